@@ -213,6 +213,8 @@ type To struct {
 	Snaplen Size
 	// KeepFree is the free-space reserve on the file system. It applies to a File.
 	KeepFree Room
+	// Create makes the directory of a File if it does not exist.
+	Create bool
 	// Mode is the permissions of the files; 0: 0640 less the umask.
 	Mode fs.FileMode
 	// Opened is a path of the capture file that a process with write permission for the directory has
@@ -425,7 +427,7 @@ const GroupCommit time.Duration = -1
 type Segment struct {
 	Size  Size          // a multiple of 4096
 	Every time.Duration // begin a new segment after this time; 0: only when full
-	Keep  int           // number of segments to keep, the newest; 0: all
+	Keep  Keep          // what stays of a recording
 }
 
 // Rotate says when an exact capture begins a new file and how files are named, as tcpdump does with

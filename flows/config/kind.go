@@ -343,7 +343,9 @@ func newClients() From { return From{Window: 64, Clients: 16, Verify: true, Meth
 
 func newProgram() To { return To{Queue: 1024, Policy: PolicyDropNewest} }
 
-func newStore() To { return To{Layout: LayoutPacked, Segment: Segment{Size: GiB}} }
+func newStore() To {
+	return To{Layout: LayoutPacked, Segment: Segment{Size: GiB}, KeepFree: DefaultRoom}
+}
 
 func newPeers() To {
 	return To{Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived}
@@ -434,6 +436,9 @@ func (t *To) complete() {
 	t.Segment.Size = t.Segment.Size.roundUp(segmentUnit)
 	if t.Prepare == "" {
 		t.Prepare = defaultPrepare(t)
+	}
+	if t.KeepFree == DefaultRoom && (t.Device != "" || t.Exact || t.Prepare == PrepareNone) {
+		t.KeepFree = 0 // a device has none, a command fills the disk as tcpdump does, and nothing can be promised without allocation
 	}
 }
 

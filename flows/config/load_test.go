@@ -91,7 +91,7 @@ func TestDefaults(t *testing.T) {
 			Name: "md", Worker: "main", Pos: Pos{"min.yaml", 1, 9},
 			From: From{Interface: "eth0", Engine: EngineXDP, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 			To: To{
-				File: "/captures/md", Layout: LayoutPacked, Prepare: PrepareAllocate,
+				File: "/captures/md", Layout: LayoutPacked, Prepare: PrepareAllocate, KeepFree: DefaultRoom,
 				Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: time.Second,
 			},
 		}},

@@ -47,7 +47,7 @@ func (v *validator) log(path string, t *To) {
 	v.check(within(t.Flush, 0, maxFlush), join(path, "flush"), "%s is not from 0s to %s", t.Flush, maxFlush)
 	v.check(t.Durable == Written || t.Durable == GroupCommit || t.Durable >= minDurable, durable,
 		"%s is less than %s", t.Durable, minDurable)
-	if keep := join(path, "segment.keep"); t.Segment.Keep == 1 {
+	if keep := join(path, "segment.keep"); t.Segment.Keep.Count == 1 {
 		v.refuse(keep, wrong("keep 2 or more", "1 is too few for a log: a segment which has just begun may hold no record yet"))
 	}
 	v.checkErr(acknowledge, member(t.Acknowledge, logAcknowledges))
@@ -98,13 +98,14 @@ func (v *validator) files(path string, t *To) {
 		v.check(t.Mode == 0, mode, only)
 		v.check(t.Owner == "", owner, only)
 		v.check(t.KeepFree == 0, free, only)
+		v.check(!t.Create, join(path, "create"), only)
 		return
 	}
 	v.checkErr(mode, checkMode(t.Mode))
 	if v.given(owner, t.Owner) {
 		v.checkErr(owner, checkOwner(t.Owner))
 	}
-	v.check(t.KeepFree >= -99, free, "%s is not from 0%% to 99%%", t.KeepFree)
+	v.check(t.KeepFree >= -99 || t.KeepFree == DefaultRoom, free, "%s is not from 0%% to 99%%", t.KeepFree)
 	if t.KeepFree != 0 && t.Prepare == PrepareNone && !t.Exact {
 		v.refuse(free, wrong("use prepare: allocate or zero", "takes segments whose space is taken before they are used"))
 	}
@@ -113,7 +114,7 @@ func (v *validator) files(path string, t *To) {
 // onDevice refuses settings that do not apply to a ring of segments on a device.
 func (v *validator) onDevice(path string, t *To) {
 	keep, prepare := join(path, "segment.keep"), join(path, "prepare")
-	if t.Segment.Keep != 0 {
+	if t.Segment.Keep != (Keep{}) {
 		v.refuse(keep, wrong("remove it", "has a meaning only for a file: a device keeps as many segments as fit"))
 	}
 	v.check(!t.Index, join(path, "index"), "has a meaning only for a file: a device is searched by time without")
@@ -124,7 +125,7 @@ func (v *validator) segment(path string, s *Segment) {
 	v.checkErr(join(path, "size"), sizeBetween(s.Size, minSegment, maxSegment))
 	v.check(s.Every == 0 || s.Every >= time.Second, join(path, "every"),
 		"%s is less than 1s; 0s means never", s.Every)
-	v.check(s.Keep >= 0, join(path, "keep"), "%d is negative; 0 means all", s.Keep)
+	v.keep(join(path, "keep"), s)
 }
 
 // source checks the source of a flow that serves blocks.

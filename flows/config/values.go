@@ -351,8 +351,18 @@ func (s Size) roundUp(unit Size) Size {
 // Room is an amount of disk space in bytes. A negative Room is a percentage of the disk.
 type Room int64
 
+// DefaultRoom is the space that stays free where a configuration does not say how much: 5% of the disk, at most
+// mostDefaultRoom. Nothing recorded is removed for it.
+const (
+	DefaultRoom     Room = -100
+	mostDefaultRoom      = 10 * GiB
+)
+
 // Of returns the amount in bytes on a disk of this size.
 func (r Room) Of(disk uint64) uint64 {
+	if r == DefaultRoom {
+		return min(disk/100*5, uint64(mostDefaultRoom))
+	}
 	if r < 0 {
 		return disk / 100 * uint64(-r)
 	}
@@ -361,6 +371,9 @@ func (r Room) Of(disk uint64) uint64 {
 
 // String formats the amount as in a configuration.
 func (r Room) String() string {
+	if r == DefaultRoom {
+		return fmt.Sprintf("5%%, at most %s", mostDefaultRoom)
+	}
 	if r < 0 {
 		return strconv.Itoa(int(-r)) + "%"
 	}

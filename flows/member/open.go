@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -73,7 +74,15 @@ func prepare(e *pipeline.Env, level protocol.Durability) (*Member, error) {
 
 // openState opens the member's vote, and checks that the group is still the one that the member knows.
 func (m *Member) openState(e *pipeline.Env) error {
+	if e.Flow.To.Create {
+		if err := os.MkdirAll(filepath.Dir(m.path), 0o750); err != nil {
+			return fmt.Errorf("to.create: %w", err)
+		}
+	}
 	dir, err := newfile.OpenDir(filepath.Dir(m.path))
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w (mount the disk, create the directory, or set to.create: true)", err)
+	}
 	if err != nil {
 		return err
 	}

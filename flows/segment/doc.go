@@ -18,7 +18,7 @@
 //	names.go        paths; rotation.go: paths of rotating files
 //	freespace.go    the free-space reserve
 //	preallocate.go  files without a fixed size
-//	recovery.go     sealing, recovery, deletion
+//	recovery.go     sealing and recovery; retention.go: deletion
 //	ring.go         rings on devices
 //	manifest.go     manifests of logs
 //	usage.go        contents, for the status; indexer.go: indexes; owner.go: file owners

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,9 @@ func (f *freeSpace) open(keep config.Room, dir string) error {
 	return nil
 }
 
+// removes reports whether segments are deleted for the reserve. For that of the defaults nothing is deleted.
+func (f *freeSpace) removes() bool { return f.keep != 0 && f.keep != config.DefaultRoom }
+
 // lock excludes other flows from reclaiming and using space of the file system.
 func (f *freeSpace) lock() (unlock func()) {
 	if f.keep == 0 {
@@ -69,6 +73,9 @@ func (f *freeSpace) measure() (above int64, err error) {
 		return 0, fmt.Errorf("keep_free: ask for the free space of %s: %w", f.dir, err)
 	}
 	free, least := st.Bavail*uint64(st.Bsize), f.keep.Of(st.Blocks*uint64(st.Bsize))
+	if st.Blocks == 0 && f.keep == config.DefaultRoom { // the file system does not say
+		return math.MaxInt64, nil
+	}
 	f.free.Store(free)
 	f.reserve.Store(least)
 	return int64(free) - int64(least), nil
@@ -76,6 +83,9 @@ func (f *freeSpace) measure() (above int64, err error) {
 
 // errFull is the error when the reserve leaves no space.
 func (f *freeSpace) errFull() error {
+	if !f.removes() {
+		return fmt.Errorf("keep_free: %s of %s are to stay free by default (make room, limit segment.keep, or set keep_free)", f.keep, f.dir)
+	}
 	return fmt.Errorf("keep_free: %s of %s are to stay free, and no older segment is left to remove (make room, or lower keep_free)", f.keep, f.dir)
 }
 
@@ -120,7 +130,7 @@ func (s *Manager) reclaim(need uint64) error {
 			s.space.isShort.Store(err != nil)
 			return err
 		}
-		if !s.removeOldest() {
+		if !s.space.removes() || !s.removeOldest() {
 			s.space.isShort.Store(true)
 			return s.space.errFull()
 		}
@@ -182,7 +192,11 @@ func (s *Manager) removeOldest() bool {
 		complete = complete[:max(0, len(complete)-1)]
 	}
 	for _, e := range complete {
-		if s.trimManifest(e.Number+1) && s.removeSegment(e.Path, &s.removed.keepFree) {
+		if !s.trimManifest(e.Number + 1) {
+			continue
+		}
+		s.logRemoval(e.Path, e.Number, "keep_free", s.space.keep.String())
+		if s.removeSegment(e.Path, &s.removed.keepFree) {
 			return true
 		}
 	}

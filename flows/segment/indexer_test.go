@@ -53,7 +53,7 @@ func TestIndexer(t *testing.T) {
 	if got := c.indexing(t, refuses, 1); got.Segments != 0 || got.Failed != 1 || got.CPU != time.Second {
 		t.Errorf("refused: %+v", got)
 	}
-	c.to.Segment.Keep = 2
+	c.to.Segment.Keep.Count = 2
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler), MakeIndex: refuses})
 	testenv.Must(t, err)
 	s.prune()

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,10 +27,7 @@ func (c *managerLab) started(t *testing.T) (*Manager, *Segment) {
 	t.Helper()
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	testenv.Must(t, err)
-	var seg *Segment
-	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.Acquire(time.Now()); return seg != nil })
-	testenv.Wait(t, 5*time.Second, "its name", seg.NameDurable)
-	return s, seg
+	return s, next(t, s)
 }
 
 // finished reports whether a file is a complete segment.
@@ -178,7 +174,7 @@ func TestStoreFollowsNoLink(t *testing.T) {
 // files stay in the original directory.
 func TestStoreKeepsItsDirectory(t *testing.T) {
 	c := newManagerLab(t)
-	c.to.Segment.Keep = 1
+	c.to.Segment.Keep.Count = 1
 	sub, moved, other := filepath.Join(c.dir, "sub"), filepath.Join(c.dir, "moved"), filepath.Join(c.dir, "other")
 	for _, d := range []string{sub, other} {
 		testenv.Must(t, os.Mkdir(d, 0o755))
@@ -189,10 +185,7 @@ func TestStoreKeepsItsDirectory(t *testing.T) {
 	testenv.Must(t, os.Rename(sub, moved))
 	testenv.Must(t, os.Symlink(other, sub))
 	for range 3 {
-		var next *Segment
-		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
-		testenv.Wait(t, 5e9, "its name", next.NameDurable)
-		s.Retire(next)
+		s.Retire(next(t, s))
 	}
 	testenv.Check(t, s.Close())
 	if names := entries(t, other); len(names) > 0 {

@@ -48,7 +48,11 @@ type Manager struct {
 	acquired     atomic.Uint64         // segments that the worker acquired
 	sealErrors   []error               // sealSegments owns it until Close
 	sealed       atomic.Int64          // number of the last sealed segment
+	written      atomic.Int64          // number of the last segment with a batch on the disk
+	begun        chan struct{}         // holds one value when written has changed
 	pruneLock    sync.Mutex
+	complete     map[string]complete // what prune knows of complete segments; pruneLock guards it
+	firstNumber  int                 // of this run
 	removed      removals
 	newestBefore uint64 // time of the newest packet of earlier runs; 0: unknown
 	newest       func() uint64
@@ -94,7 +98,7 @@ func Open(c Config) (*Manager, error) {
 	to := c.To
 	s := &Manager{
 		to: to, head: c.Head, log: c.Log, manifest: c.Manifest, maxAlign: c.MostAlign, onComplete: c.Complete, consequence: packetsWait,
-		ready: make(chan *Segment), activated: make(chan time.Time, 1), retired: make(chan *Segment, maxRetired), stop: make(chan struct{}),
+		ready: make(chan *Segment), activated: make(chan time.Time, 1), retired: make(chan *Segment, maxRetired), begun: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	if s.newest = c.Newest; s.newest == nil {
 		s.newest = func() uint64 { return 0 }
@@ -112,6 +116,7 @@ func Open(c Config) (*Manager, error) {
 	if number, err = s.openManifest(number); err != nil {
 		return nil, errors.Join(s.advise(err), s.closeDevice(), s.closeDir())
 	}
+	s.firstNumber = number
 	s.sealed.Store(int64(number - 1))
 	if to.Index && s.ring == nil && !to.Exact {
 		s.indexer = newIndexer(c.Log)
@@ -122,13 +127,17 @@ func Open(c Config) (*Manager, error) {
 		return nil, errors.Join(s.advise(err), s.closeManifest(), s.closeDevice(), s.closeDir())
 	}
 	s.align, s.size, s.headLen = first.align, first.size, first.Next
-	if s.space.keep != 0 && !to.Exact {
+	if s.space.removes() && !to.Exact {
 		s.running.Add(1)
 		go s.monitorSpace()
 	}
 	if s.manifest != nil {
 		s.running.Add(1)
 		go s.keepManifest()
+	}
+	if to.Segment.Keep.Age != 0 && s.ring == nil && !to.Exact {
+		s.running.Add(1)
+		go s.enforceAge()
 	}
 	s.running.Add(2)
 	go s.prepareSegments(first)
@@ -151,10 +160,28 @@ func (s *Manager) openDirectory() (err error) {
 	if s.to.Opened != "" {
 		return s.space.open(s.to.KeepFree, s.to.Opened)
 	}
-	if s.names.dir, err = newfile.OpenDir(filepath.Dir(s.to.File)); err != nil {
-		return fmt.Errorf("%w (create the directory first)", err)
+	dir := filepath.Dir(s.to.File)
+	if s.to.Create {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return fmt.Errorf("to.create: %w", err)
+		}
+	}
+	if s.names.dir, err = newfile.OpenDir(dir); err != nil {
+		return fmt.Errorf("%w%s", err, s.createHint(err))
 	}
 	return s.space.open(s.to.KeepFree, filepath.Dir(s.to.File))
+}
+
+// createHint is the remedy if the directory of the files does not exist. A directory that appears where a disk should be
+// mounted would fill another disk, so the user must ask for it.
+func (s *Manager) createHint(err error) string {
+	switch {
+	case !errors.Is(err, os.ErrNotExist):
+		return ""
+	case s.to.Exact:
+		return " (create the directory first)"
+	}
+	return " (mount the disk, create the directory, or set to.create: true)"
 }
 
 // Acquire returns a prepared segment, or nil while none is ready. Files are named after the time
@@ -172,6 +199,20 @@ func (s *Manager) Acquire(at time.Time) *Segment {
 
 // Retire takes back a segment whose batches and name are durable. The manager seals it.
 func (s *Manager) Retire(full *Segment) { s.retired <- full }
+
+// Written says that a batch of a segment is on the disk. From the first one on the segment counts as one that is kept, so
+// that a segment which gets no packet removes none. The worker calls it for each batch.
+func (s *Manager) Written(seg *Segment) {
+	if seg.hasBatch {
+		return
+	}
+	seg.hasBatch = true
+	s.written.Store(max(s.written.Load(), int64(seg.Number)))
+	select {
+	case s.begun <- struct{}{}:
+	default:
+	}
+}
 
 // prepareSegments keeps one segment ready.
 func (s *Manager) prepareSegments(next *Segment) {
@@ -196,6 +237,9 @@ func (s *Manager) PacketsBefore(packets uint64) uint64 {
 	}
 	return packets
 }
+
+// BeginsEmpty reports whether a file may begin without a packet: one whose name the user chose is there in any case.
+func (s *Manager) BeginsEmpty() bool { return s.to.Exact }
 
 // IsLast reports whether no segment follows the one with this number.
 func (s *Manager) IsLast(number int) bool {
@@ -256,6 +300,7 @@ func (s *Manager) prepare(number int) (*Segment, error) {
 	next, c := s.plan(number)
 	c.Dir = s.names.dir
 	defer s.space.lock()()
+	s.pruneFor(next.size)
 	if err := s.reclaim(next.size); err != nil {
 		return nil, fmt.Errorf("prepare segment: %w", err)
 	}
@@ -413,7 +458,6 @@ func (s *Manager) activate(next *Segment, at time.Time) {
 		s.running.Add(1)
 		go s.preallocate(next)
 	}
-	s.prune()
 }
 
 // commitName gives an acquired segment its final name durably and returns the path. After an error,

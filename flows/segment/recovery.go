@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -14,21 +13,34 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// sealSegments seals retired segments.
+// sealSegments seals retired segments, and deletes old ones when new ones have packets.
 func (s *Manager) sealSegments() {
 	defer s.running.Done()
-	for full := range s.retired {
-		err := errors.Join(s.seal(full), s.closeTarget(full))
-		if err != nil {
-			err = fmt.Errorf("finish segment %s: %w (the next start mends it)", full.Path(), err)
-			s.sealErrors = append(s.sealErrors, err)
-			s.log.Error("could not complete a segment", "err", err)
-		} else {
-			s.notifyComplete(full.Path())
+	for {
+		select {
+		case <-s.begun:
+			s.prune()
+		case full, more := <-s.retired:
+			if !more {
+				return
+			}
+			s.finish(full)
+			s.prune()
 		}
-		s.sealed.Store(int64(full.Number))
-		s.prune()
 	}
+}
+
+// finish seals and closes a retired segment.
+func (s *Manager) finish(full *Segment) {
+	kept, err := s.seal(full)
+	if err = errors.Join(err, s.closeTarget(full)); err != nil {
+		err = fmt.Errorf("finish segment %s: %w (the next start mends it)", full.Path(), err)
+		s.sealErrors = append(s.sealErrors, err)
+		s.log.Error("could not complete a segment", "err", err)
+	} else if kept {
+		s.notifyComplete(full.Path())
+	}
+	s.sealed.Store(int64(full.Number))
 }
 
 // notifyComplete passes a complete segment to the indexer and to Config.Complete.
@@ -51,34 +63,51 @@ func (s *Manager) closeTarget(full *Segment) error {
 }
 
 // seal writes the end marker after a segment's last batch, and truncates the file. A damaged
-// segment is recovered instead.
-func (s *Manager) seal(full *Segment) error {
+// segment is recovered instead. seal returns false if the segment has no packets and is deleted.
+func (s *Manager) seal(full *Segment) (kept bool, err error) {
 	if s.ring != nil {
-		return s.sealSlot(full)
+		return true, s.sealSlot(full)
 	}
 	full.stopPreallocation()
 	f, err := full.reopenBuffered()
 	if err != nil {
-		return err
+		return true, err
 	}
 	defer f.Close()
 	if isRemoved(f) {
 		s.log.Warn("segment was removed before it was complete", "path", full.Path())
-		return nil
+		return true, nil
 	}
 	if full.Damaged {
-		_, err := s.recoverFile(f, full.Path())
-		return err
+		return s.sealDamaged(f, full.Path())
+	}
+	if full.Sequence == 0 {
+		if removed, err := s.removeEmpty(f, full.Path()); removed || err != nil {
+			return false, err
+		}
 	}
 	end, err := writeEnd(f, full.Batch(full.Next, full.Last.Packets))
 	if err != nil {
-		return err
+		return true, err
 	}
 	if err := f.Truncate(end); err != nil {
-		return err
+		return true, err
 	}
-	return f.Sync()
+	return true, f.Sync()
 }
+
+// sealDamaged recovers a segment of a run that failed.
+func (s *Manager) sealDamaged(f *os.File, path string) (kept bool, err error) {
+	r, err := s.recoverFile(f, path)
+	if err != nil || !nothingIn(&r) {
+		return true, err
+	}
+	removed, err := s.removeEmpty(f, path)
+	return !removed, err
+}
+
+// nothingIn reports whether no batch was ever begun in a segment.
+func nothingIn(r *pcapng.Report) bool { return r.Batches == 0 && r.Torn == 0 }
 
 // writeEnd writes the end marker, a batch without packets. With it the next start need not read the
 // segment. writeEnd returns the segment's end.
@@ -145,16 +174,26 @@ func (s *Manager) recoverOne(e pcapng.Named) error {
 	if err != nil {
 		return err
 	}
-	if done, err := pcapng.Finished(f, size); done || err != nil {
+	n, done, err := pcapng.Count(f, size)
+	if err != nil || done && n > 0 {
 		return err
 	}
-	_, err = s.recoverFile(f, e.Path)
-	if errors.Is(err, pcapng.ErrNotSegment) {
-		s.unreadable++
-		s.log.Error("a file with the name of a segment has no readable head: it is left out", "path", e.Path, "err", err)
-		return nil
+	if !done {
+		r, err := s.recoverFile(f, e.Path)
+		if errors.Is(err, pcapng.ErrNotSegment) {
+			s.unreadable++
+			s.log.Error("a file with the name of a segment has no readable head: it is left out", "path", e.Path, "err", err)
+			return nil
+		}
+		if err != nil || !nothingIn(&r) {
+			return err
+		}
 	}
-	return err
+	if removed, err := s.removeEmpty(f, e.Path); removed || err != nil {
+		s.log.Info("a segment without packets is removed", "path", e.Path)
+		return err
+	}
+	return nil
 }
 
 // isComplete reports whether a read-only file is a complete segment.
@@ -233,53 +272,10 @@ func endMarker(r pcapng.Report) pcapng.Batch {
 		Segment: r.Segment, Align: r.Align, Sequence: r.Batches + r.MissingBatches + 1,
 		Offset: uint64(r.Kept), FirstPacket: r.FirstPacket, Mended: true,
 	}
-	if r.Batches > 0 {
+	if r.Packets > 0 {
 		b.FirstPacket = r.LastPacket + 1
 	}
 	return b
-}
-
-// prune deletes the oldest segments beyond the number to keep. A segment that is not sealed yet is
-// deleted after that.
-func (s *Manager) prune() {
-	s.pruneLock.Lock()
-	defer s.pruneLock.Unlock()
-	if s.ring != nil || s.to.Exact || s.to.Segment.Keep == 0 {
-		return
-	}
-	found, err := s.names.list()
-	if err != nil {
-		s.log.Warn("could not remove old segments", "err", err)
-		return
-	}
-	var named []pcapng.Named
-	for _, e := range found {
-		if !e.Prepared {
-			named = append(named, e)
-		}
-	}
-	for len(named) > s.to.Segment.Keep && int64(named[0].Number) <= s.sealed.Load() && s.trimManifest(named[0].Number+1) {
-		s.removeSegment(named[0].Path, &s.removed.keep)
-		named = named[1:]
-	}
-}
-
-// removals counts deleted segments by the setting that required it.
-type removals struct{ keep, keepFree atomic.Uint64 }
-
-func (r *removals) status() map[string]uint64 {
-	return map[string]uint64{"keep": r.keep.Load(), "keep_free": r.keepFree.Load()}
-}
-
-// removeSegment deletes a complete segment and its index, and reports whether it could.
-func (s *Manager) removeSegment(path string, count *atomic.Uint64) bool {
-	if err := s.names.remove(path); err != nil {
-		s.log.Warn("could not remove an old segment", "err", err)
-		return false
-	}
-	count.Add(1)
-	s.names.removeIndex(path, s.log)
-	return true
 }
 
 // failing are the errors with which the kernel reports that a disk failed (blk_errors in

@@ -38,6 +38,7 @@ type Segment struct {
 	Next      uint64 // offset of the next batch from Base
 	Sequence  uint64 // of the last batch
 	Opened    time.Time
+	hasBatch  bool                   // on the disk; the worker's
 	reached   atomic.Uint64          // copy of Next for preallocate
 	low       atomic.Uint64          // offset from which on preallocate extends the file
 	news      chan struct{}          // holds one value when preallocate has something to do; nil: nothing is preallocated

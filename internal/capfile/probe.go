@@ -48,25 +48,32 @@ func Probe(r io.ReaderAt, size int64) (extra uint8) {
 // fits reports whether the first packets' headers are plausible if they are longer by extra bytes.
 func (p *Parser) fits(r io.ReaderAt, extra uint8) bool {
 	var b [recordLen]byte
-	at := int64(headerLen)
-	for range probed {
+	at, first := int64(headerLen), uint32(0)
+	for n := range probed {
 		if at == p.size {
 			return true
 		}
 		if _, err := r.ReadAt(b[:], at); err != nil {
 			return at > headerLen // cut: what is in front of that tells
 		}
-		length, orig, micro := p.u32(b[8:]), p.u32(b[12:]), p.u32(b[4:])
-		if length > MaxLen || orig == 0 || orig > maxLongBlock || micro >= 1e6 {
+		second, micro, length, orig := p.u32(b[:]), p.u32(b[4:]), p.u32(b[8:]), p.u32(b[12:])
+		if n == 0 {
+			first = second
+		}
+		if length > MaxLen || orig == 0 || orig > maxLongBlock || micro >= 1e6 || max(first, second)-min(first, second) > decades {
 			return false
 		}
 		at += recordLen + int64(extra) + int64(length)
-		if at > p.size {
-			return false
+		if at > p.size { // a capture that was killed ends in the middle of a packet
+			return n > 0
 		}
 	}
 	return true
 }
+
+// decades is the most seconds between the first packets of a file. Bytes of a packet that are taken for a header often
+// have a time of 1970.
+const decades = 1e9
 
 // mostSteps bounds how much of a file Links reads.
 const mostSteps = 1 << 16

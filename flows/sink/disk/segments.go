@@ -9,6 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -36,7 +37,7 @@ type segmentWriter struct {
 	results      [4]nvme.FlushResult
 }
 
-func (o *segmentWriter) submit(now time.Time) (bool, error) {
+func (o *segmentWriter) submit(now, begun time.Time) (bool, error) {
 	size := o.layout.Size()
 	if size == 0 {
 		return true, nil
@@ -44,25 +45,40 @@ func (o *segmentWriter) submit(now time.Time) (bool, error) {
 	if !o.track.room() {
 		return false, nil
 	}
-	if ok, err := o.place(size, now); !ok {
+	if ok, err := o.place(size, now, begun); !ok {
 		return false, err
 	}
 	return o.send(size), nil
 }
 
+// takesNotes reports whether a batch of statistics alone has a place. A segment begins with its first packet: statistics
+// are put into the current one, though it is time for the next. Only a file with a name that the user chose begins with
+// them.
+func (o *segmentWriter) takesNotes() bool {
+	if o.current == nil {
+		return o.manager.BeginsEmpty()
+	}
+	return o.current.Fits(noteRoom + uint64(o.manager.Align()))
+}
+
+// noteRoom is more than a batch of statistics takes before it is padded.
+const noteRoom = maxStatistics + pcapng.MaxAlign
+
 // place ensures that the current segment has space for a batch of size bytes. It returns false
 // while no segment has.
-func (o *segmentWriter) place(size uint64, now time.Time) (bool, error) {
-	opened := now
-	if s := o.current; s != nil && !o.due(now) {
-		if s.Fits(size) {
+func (o *segmentWriter) place(size uint64, now, begun time.Time) (bool, error) {
+	opened := o.intervalStart(begun)
+	if s := o.current; s != nil {
+		packets, _ := o.layout.Count()
+		due := o.due(begun) && packets > 0
+		if !due && s.Fits(size) {
 			return true, nil
 		}
-		if s.Unbounded() { // the manager preallocates more
+		if !due && s.Unbounded() { // the manager preallocates more
 			o.manager.WaitForSpace(now)
 			return false, nil
 		}
-		if o.manager.Rotates() {
+		if !due && o.manager.Rotates() {
 			opened = s.Opened // files with the same time have the same name and an index
 		}
 	}
@@ -99,6 +115,38 @@ func (o *segmentWriter) due(now time.Time) bool {
 		return false
 	}
 	return true
+}
+
+// intervalStart returns when the interval began that has the time at. Intervals follow each other without a gap from the
+// first segment on, whether there is traffic or not. Those of whole seconds begin with a second, as tcpdump's, so that no
+// two have the same name.
+func (o *segmentWriter) intervalStart(at time.Time) time.Time {
+	if o.every == 0 {
+		return at
+	}
+	if o.current != nil {
+		at = at.Add(-(at.Sub(o.current.Opened) % o.every))
+	}
+	switch {
+	case o.every%time.Second != 0:
+		return at
+	case o.current == nil:
+		return at.Add(-time.Duration(at.Nanosecond()))
+	}
+	return at.Add(at.Round(time.Second).Sub(at)) // both clocks are not read at once, and that of the system is set at times
+}
+
+// over reports whether the current segment's time is over.
+func (o *segmentWriter) over(now time.Time) bool {
+	return o.every != 0 && o.current != nil && now.Sub(o.current.Opened) >= o.every
+}
+
+// ends returns when the current segment's time is over; zero: never.
+func (o *segmentWriter) ends() time.Time {
+	if o.every == 0 || o.current == nil {
+		return time.Time{}
+	}
+	return o.current.Opened.Add(o.every)
 }
 
 // retire ends the current segment after its last batch.
@@ -163,6 +211,7 @@ func (o *segmentWriter) written(f umem.Frame) error {
 		return o.explain(number, err)
 	}
 	o.track.complete(number)
+	o.manager.Written(o.track.ring[number%queueDepth].Segment)
 	return nil
 }
 
@@ -240,8 +289,8 @@ func (o *segmentWriter) flush(now time.Time) error {
 }
 
 // close returns true when everything is durable and the manager has all segments.
-func (o *segmentWriter) close(now time.Time) (bool, error) {
-	if ok, err := o.submit(now); !ok || err != nil {
+func (o *segmentWriter) close(now, begun time.Time) (bool, error) {
+	if ok, err := o.submit(now, begun); !ok || err != nil {
 		return false, err
 	}
 	o.retire()

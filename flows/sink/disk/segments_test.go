@@ -17,7 +17,7 @@ import (
 // is durable, and the flow does not fail.
 func TestSegmentsWait(t *testing.T) {
 	o := &segmentWriter{retired: make([]*segment.Segment, segment.MaxOpen-1)}
-	if ok, err := o.place(1, time.Now()); ok || err != nil {
+	if ok, err := o.place(1, time.Now(), time.Now()); ok || err != nil {
 		t.Errorf("another segment was begun: %v, %v", ok, err)
 	}
 }
@@ -32,7 +32,7 @@ func TestSegmentNotBegun(t *testing.T) {
 	s, err := segment.Open(segment.Config{To: to, Head: head, Log: slog.New(slog.DiscardHandler)})
 	testenv.Must(t, err)
 	o := &segmentWriter{manager: s, queue: &nvme.Queue{}} // a queue that takes no target
-	testenv.Wait(t, 5*time.Second, "a segment", func() bool { _, err = o.place(1, time.Now()); return err != nil })
+	testenv.Wait(t, 5*time.Second, "a segment", func() bool { _, err = o.place(1, time.Now(), time.Now()); return err != nil })
 	if !strings.Contains(err.Error(), "begin segment") {
 		t.Error(err)
 	}

@@ -60,7 +60,7 @@ func (p *stream) bytes(f umem.Frame) []byte {
 	return p.region.Bytes(f)
 }
 
-func (p *stream) submit(time.Time) (bool, error) {
+func (p *stream) submit(time.Time, time.Time) (bool, error) {
 	if p.layout.Size() == 0 {
 		return true, nil
 	}
@@ -93,8 +93,10 @@ func (p *stream) settle(time.Time) (err error) {
 
 func (p *stream) kick() error { return nil }
 
-func (p *stream) close(now time.Time) (bool, error) {
-	if ok, err := p.submit(now); !ok || err != nil {
+func (p *stream) takesNotes() bool { return true }
+
+func (p *stream) close(now, begun time.Time) (bool, error) {
+	if ok, err := p.submit(now, begun); !ok || err != nil {
 		return false, err
 	}
 	return p.track.idle(), nil

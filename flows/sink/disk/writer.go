@@ -48,15 +48,17 @@ type Writer struct {
 // output takes a layout's batches. Its methods run on the worker's thread and do not block.
 type output interface {
 	// submit sends the open batch, if there is one. It returns false when it cannot take the batch
-	// now; the batch stays open.
-	submit(now time.Time) (bool, error)
+	// now; the batch stays open. The batch got its first packet at begun.
+	submit(now, begun time.Time) (bool, error)
+	// takesNotes reports whether a batch without packets can be sent.
+	takesNotes() bool
 	// settle takes back finished work, and returns the error if any of it failed.
 	settle(now time.Time) error
 	// kick wakes the device if it needs that.
 	kick() error
 	// close is called after the last batch, repeatedly until it returns true. Then everything is
 	// durable.
-	close(now time.Time) (bool, error)
+	close(now, begun time.Time) (bool, error)
 	// tracker returns the progress of the output.
 	tracker() *tracker
 	// setLayout exchanges the layout.
@@ -126,7 +128,7 @@ func (w *Writer) submit(now time.Time) bool {
 		w.blocked = true
 		return false
 	}
-	ok, err := w.out.submit(now)
+	ok, err := w.out.submit(now, w.begun(now))
 	w.err.Note(err)
 	if ok {
 		w.opened = time.Time{}
@@ -134,6 +136,14 @@ func (w *Writer) submit(now time.Time) bool {
 		w.blocked = true
 	}
 	return ok && err == nil
+}
+
+// begun returns when the open batch got its first packet.
+func (w *Writer) begun(now time.Time) time.Time {
+	if w.opened.IsZero() {
+		return now
+	}
+	return w.opened
 }
 
 // Flush implements pipeline.Sink. Statistics that wait must be first in a batch, so Flush sends the
@@ -147,11 +157,11 @@ func (w *Writer) Flush(open bool, now time.Time) {
 
 func (w *Writer) flushNow(open bool, now time.Time) {
 	notes := w.notes.Load()
-	late := !w.opened.IsZero() && (!open || now.Sub(w.opened) >= w.flush)
+	late := !w.opened.IsZero() && (!open || now.Sub(w.opened) >= w.flush || w.segments != nil && w.segments.over(now))
 	if late || notes != nil && w.layout.Size() > 0 {
 		w.submit(now)
 	}
-	if notes != nil && w.layout.Size() == 0 && w.writeNotes(notes) {
+	if notes != nil && w.layout.Size() == 0 && w.out.takesNotes() && w.writeNotes(notes) {
 		w.opened = now
 	}
 }
@@ -186,10 +196,14 @@ func (w *Writer) Drain(now time.Time) (bool, error) {
 		w.submit(now)
 		w.flushNow(true, now)
 	}
-	if w.notes.Load() != nil {
+	switch {
+	case w.notes.Load() == nil:
+	case w.layout.Size() == 0 && !w.out.takesNotes():
+		w.notes.Store(nil) // there is no segment, or it is full
+	default:
 		return false, nil
 	}
-	return w.out.close(now)
+	return w.out.close(now, w.begun(now))
 }
 
 // FDs implements pipeline.Sink.
@@ -209,7 +223,13 @@ func (w *Writer) Deadline(now time.Time) time.Time {
 	case w.opened.IsZero() || w.gathers():
 		return now.Add(worker.MaxWait)
 	}
-	return w.opened.Add(w.flush)
+	due := w.opened.Add(w.flush)
+	if w.segments != nil {
+		if ends := w.segments.ends(); !ends.IsZero() && ends.Before(due) {
+			return ends
+		}
+	}
+	return due
 }
 
 // Begin implements pipeline.Sink.

@@ -51,7 +51,7 @@ flows[].stages[].sequence.offset flows[].stages[].set.ip_destination flows[].sta
 flows[].stages[].set.mac_destination flows[].stages[].set.mac_source flows[].stages[].set.port_destination
 flows[].stages[].set.port_source flows[].stages[].set.vlan flows[].stages[].sum.type flows[].stages[].timestamp.offset
 flows[].to.acknowledge flows[].to.allow flows[].to.allow_any_gid flows[].to.allow_any_host flows[].to.ana flows[].to.attach
-flows[].to.cache flows[].to.channel flows[].to.choose flows[].to.clients flows[].to.comment flows[].to.controllers flows[].to.device
+flows[].to.cache flows[].to.channel flows[].to.choose flows[].to.clients flows[].to.comment flows[].to.controllers flows[].to.create flows[].to.device
 flows[].to.discard flows[].to.durability flows[].to.durable flows[].to.expose flows[].to.file flows[].to.flush
 flows[].to.force flows[].to.group flows[].to.group.heartbeat flows[].to.group.lag flows[].to.group.listen
 flows[].to.group.members[].address

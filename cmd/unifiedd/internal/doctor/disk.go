@@ -106,10 +106,15 @@ func (p place) room() Check {
 	if err := unix.Statfs(p.dir, &fs); err != nil {
 		return unknown(name, "%v", err)
 	}
-	free := fs.Bavail * uint64(fs.Bsize)
-	if keep := p.flow.To.KeepFree.Of(fs.Blocks * uint64(fs.Bsize)); p.hasFlow && keep > free {
+	free, disk := fs.Bavail*uint64(fs.Bsize), fs.Blocks*uint64(fs.Bsize)
+	keep := p.flow.To.KeepFree.Of(disk)
+	if p.hasFlow && keep > free {
 		return fail(name, "%s, and keep_free leaves %s free: the flow waits until there is more", mebibytes(free), mebibytes(keep)).
 			with("free space, or lower keep_free")
+	}
+	if most := uint64(p.flow.To.Segment.Keep.Space(p.flow.To.Segment.Size)); p.hasFlow && most > disk-min(disk, keep) {
+		return warn(name, "segment.keep lets the flow take %s with the prepared segment, and of the disk's %s keep_free leaves %s free", mebibytes(most), mebibytes(disk), mebibytes(keep)).
+			with("lower segment.keep or segment.size: when the disk is full, the flow waits")
 	}
 	segment := uint64(config.NewFlow("").To.Segment.Size)
 	if p.hasFlow {
@@ -130,11 +135,15 @@ func (p place) fileSystem() Check {
 		return unknown(name, "no mount found for %s", p.dir)
 	}
 	detail := fmt.Sprintf("%s on %s, mounted at %s", m.kind, m.source, m.point)
-	if p.dir != p.path && p.dir != filepath.Dir(p.path) {
-		detail += fmt.Sprintf(" (%s is yet to be made)", filepath.Dir(p.path))
+	missing := p.dir != p.path && p.dir != filepath.Dir(p.path)
+	if missing {
+		detail += fmt.Sprintf(" (%s does not exist)", filepath.Dir(p.path))
 	}
-	if m.readOnly {
+	switch {
+	case m.readOnly:
 		return fail(name, "%s, read-only", detail).with("mount -o remount,rw %s", m.point)
+	case missing && p.hasFlow && !p.flow.To.Create:
+		return fail(name, "%s", detail).with("mount the disk, create the directory, or set to.create: true")
 	}
 	return ok(name, "%s%s", detail, blocks(m.device))
 }

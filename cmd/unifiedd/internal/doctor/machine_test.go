@@ -152,7 +152,11 @@ func TestFlow(t *testing.T) {
 	expect(t, "queues", of(t, r, subject, "queues"), Fail, "no queue 3")
 	expect(t, "default route", of(t, r, subject, "default route"), Fail, "take_over")
 	expect(t, "MTU", of(t, r, subject, "MTU"), OK, "up to 3556 bytes")
-	expect(t, "file system", of(t, r, "disk "+f.To.File, "file system"), OK, "is yet to be made")
+	expect(t, "file system", of(t, r, "disk "+f.To.File, "file system"), Fail, "to.create: true")
+	f.To.Create = true
+	expect(t, "file system", of(t, onPair(t, p, Options{Config: c}), "disk "+f.To.File, "file system"), OK, "does not exist")
+	f.To.Segment.Size, f.To.Segment.Keep.Bytes = config.GiB, 1<<60
+	expect(t, "keep", of(t, onPair(t, p, Options{Config: c}), "disk "+f.To.File, "free space"), Warn, "lower segment.keep")
 
 	f.From.Filter = "udp"
 	expect(t, "filtered", of(t, onPair(t, p, Options{Config: c}), subject, "default route"), OK, "filter")

@@ -42,8 +42,12 @@ func For(c *config.Config) Options {
 		case group != "" && c.User == "": // only a user other than root must be in the group
 			o.Keep |= caps.Chown
 		}
-		if f.To.File != "" {
-			o.Dirs = append(o.Dirs, filepath.Dir(f.To.File))
+		switch dir := filepath.Dir(f.To.File); {
+		case f.To.File == "":
+		case f.To.Create:
+			o.Dirs = append(o.Dirs, dir)
+		default:
+			o.Existing = append(o.Existing, dir)
 		}
 	}
 	o.allocates(c)

@@ -20,11 +20,15 @@ func TestFor(t *testing.T) {
 	c.Flows[0].To.File, c.Flows[1].To.Device = "/data/cap/one", "/dev/nvme0n1"
 	want := Options{
 		User: "capture", Keep: Needed,
-		Dirs: []string{"/run/unifiedd", "/data/cap"}, Sockets: []string{"/run/unifiedd/control.sock"}, Steering: "/run/unifiedd",
+		Dirs: []string{"/run/unifiedd"}, Existing: []string{"/data/cap"}, Sockets: []string{"/run/unifiedd/control.sock"}, Steering: "/run/unifiedd",
 		Files: []files.File{{Setting: "flow device: to.device", Path: "/dev/nvme0n1", Write: true}},
 	}
 	if diff := cmp.Diff(want, For(c)); diff != "" {
 		t.Errorf("what it needs (-want +got):\n%s", diff)
+	}
+	c.Flows[0].To.Create = true
+	if got := For(c); !cmp.Equal(got.Dirs, []string{"/run/unifiedd", "/data/cap"}) || got.Existing != nil {
+		t.Errorf("with to.create it makes %v, and needs %v", got.Dirs, got.Existing)
 	}
 	c.Flows[0].From.Beside = config.BesideLibxdp
 	if got := For(c); got.Keep != Needed|Joining || !got.Joins {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -56,6 +57,14 @@ func makeDir(dir string, u *identity) error {
 		return nil
 	}
 	return made.Chown(int(u.uid), int(u.gid))
+}
+
+// existing returns the directories that exist.
+func existing(dirs []string) []string {
+	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // checkDirs checks that this process may make files in each directory.

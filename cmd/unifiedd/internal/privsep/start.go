@@ -47,6 +47,9 @@ type Options struct {
 	// Dirs are directories that the daemon writes to. Missing ones are made and given to the user.
 	// Existing ones are not changed.
 	Dirs []string
+	// Existing are directories that the daemon writes to, and that are not made. One that is missing is the error of
+	// the flow that needs it.
+	Existing []string
 	// Sockets are unix sockets that the daemon listens on. The parent process removes those that
 	// the daemon leaves behind.
 	Sockets []string
@@ -178,7 +181,7 @@ func (o Options) confine(memory *umem.Memory) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := errors.Join(checkDirs(o.Dirs, self.UID.Effective), files.Check(o.Files, self.UID.Effective)); err != nil {
+	if err := errors.Join(checkDirs(o.Dirs, self.UID.Effective), checkDirs(existing(o.Existing), self.UID.Effective), files.Check(o.Files, self.UID.Effective)); err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective), Memory: memory, OwnStdout: os.Getenv(ownStdout) != ""}
