@@ -23,6 +23,7 @@ import (
 func (s *Sender) Run(ctx context.Context, do Doer) error {
 	wait := backoff{group: s.to.group()}
 	s.dialBy(s.paths[0])
+	s.beginStandbys(ctx)
 	defer s.stats.enter(SenderStopped, nil)
 	defer func() { s.path.Leaves(nil) }()
 	defer s.forgo()
@@ -48,7 +49,7 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 			s.path.Leaves(nil)
 			s.to.goesOn(moved)
 			if from := s.taken.from; from != sameMember {
-				s.config.Log.Info("another member leads the group", "sender", s.config.Name, "address", s.to.addresses[from])
+				s.config.Log.Debug("another member leads the group", "sender", s.config.Name, "address", s.to.addresses[from])
 			}
 			continue
 		}
@@ -83,6 +84,9 @@ func (s *Sender) tell(cause error) {
 		return
 	case "":
 		level = slog.LevelWarn
+	}
+	if s.to.group() && doesNotLead(cause) { // the line of the next connection says who does
+		level = slog.LevelDebug
 	}
 	s.config.Log.Log(context.Background(), level, "no connection to the receiver: trying again", "sender", s.config.Name, "address", s.to.address(), protocol.LogReason(cause), "err", cause)
 }

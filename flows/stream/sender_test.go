@@ -24,6 +24,7 @@ var senderParts = []struct {
 	{"Forgotten", testSenderForgotten},
 	{"Ask", testSenderAsk},
 	{"Standby", testSenderStandby},
+	{"Begins", testSenderBegins},
 	{"Follows", testSenderFollows},
 	{"FollowsGroup", testSenderFollowsGroup},
 	{"Spares", testSenderSpares},

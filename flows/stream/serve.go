@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -76,7 +77,11 @@ func (v *server) serve(q *connect.Request) {
 	h, err := v.greet(q)
 	if err != nil {
 		v.turnAway(q, err)
-		log.Warn("peer refused", protocol.LogReason(err), "err", err)
+		level := slog.LevelWarn
+		if errors.Is(err, protocol.NotLeader) { // it asks the other members; Stats counts it
+			level = slog.LevelDebug
+		}
+		log.Log(v.ctx, level, "peer refused", protocol.LogReason(err), "err", err)
 		return
 	}
 	log = log.With("session", fmt.Sprintf("%016x", h.Session))

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// standbys are the connections of a sender to the members of a group that do not lead. Each has done everything that
+// standbys are the connections of a sender to the members of a group that do not lead, or are not known to. Each has done everything that
 // a connection needs but the answer which sequence is expected next. The member gives it when it begins to lead. So
 // the sender learns at once who leads, and goes on without another handshake.
 type standbys struct {
@@ -24,6 +24,8 @@ type standbys struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	all     sync.WaitGroup
+
+	failing atomic.Int64 // members whose last attempt has failed
 
 	mu      sync.Mutex
 	present int           // the member that the sender is connected to, or dials; -1: none
@@ -45,9 +47,9 @@ const sameMember = -1
 // close ends an offer that is not taken.
 func (o *offer) close() error { return errors.Join(o.conn.Close(), o.link.pair.Close()) }
 
-// standBy begins to keep connections to the other members than the one that the sender has connected to.
-func (s *Sender) standBy(ctx context.Context) *standbys {
-	b := &standbys{s: s, session: s.session, offers: make(chan offer), present: s.to.at, changed: make(chan struct{}), drop: make([]func(), len(s.to.addresses))}
+// standBy begins to keep connections to all members but the one that the sender is connected to; -1: it is not.
+func (s *Sender) standBy(ctx context.Context, present int) *standbys {
+	b := &standbys{s: s, session: s.session, offers: make(chan offer), present: present, changed: make(chan struct{}), drop: make([]func(), len(s.to.addresses))}
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	for i := range s.to.addresses {
 		b.all.Add(1)
@@ -138,10 +140,12 @@ func (b *standbys) keep(member int) {
 		if time.Since(began) > time.Second {
 			pause, path = leastStandbyPause, 0
 		}
+		b.failing.Add(1)
 		select {
 		case <-time.After(pause):
 		case <-b.ctx.Done():
 		}
+		b.failing.Add(-1)
 		pause = min(2*pause, mostStandbyPause)
 	}
 }
@@ -228,18 +232,48 @@ func (b *standbys) another() <-chan offer {
 // errMoved ends a connection because another member leads.
 var errMoved = errors.New("another member leads")
 
-// keepStandbys makes standby connections once the sender is connected to one of several members, and makes them anew
-// when it has a new session.
+// beginStandbys asks all members of a group at once which one leads. So nobody asks them one after the other.
+func (s *Sender) beginStandbys(ctx context.Context) {
+	if s.to.group() && s.config.Participant == 0 {
+		s.standby = s.standBy(ctx, -1)
+	}
+}
+
+// keepStandbys says that the sender is connected to a member, and makes the standby connections anew when it has a new
+// session.
 func (s *Sender) keepStandbys(ctx context.Context) {
 	switch {
-	case !s.to.group() || s.config.Participant != 0:
 	case s.standby == nil:
-		s.standby = s.standBy(ctx)
 	case s.standby.session != s.session:
 		s.standby.end()
-		s.standby = s.standBy(ctx)
+		s.standby = s.standBy(ctx, s.to.at)
 	default:
 		s.standby.use(s.to.at)
+	}
+}
+
+// awaitOffer waits until a member that leads has offered its connection. It gives up after offerTime, or as soon as no
+// member can be reached: a dial says why.
+func (s *Sender) awaitOffer(ctx context.Context) {
+	b := s.standby
+	b.use(-1) // the member that led may lead again
+	late, tick := time.NewTimer(offerTime), time.NewTicker(leastStandbyPause/2)
+	defer late.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case o := <-b.another():
+			s.taken = &o
+			return
+		case <-tick.C:
+			if b.failing.Load() == int64(len(b.drop)) {
+				return
+			}
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -252,20 +286,12 @@ func (s *Sender) forgo() {
 	}
 }
 
-// reach returns a connection: one that a member has offered, or a new one. While standby connections wait, it dials only
-// when none of their members leads soon, or to try another path to a member that may lead.
+// reach returns a connection: one that a member has offered, or a new one. Of a group it dials a member only when none
+// leads soon, or can be reached, or to try another path to a member that may lead.
 func (s *Sender) reach(ctx context.Context, do Doer) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
 	again := s.again
-	if s.again = false; s.taken == nil && !again && s.stats.standing.Load() > 0 {
-		s.standby.use(-1) // the member that led may lead again
-		late := time.NewTimer(offerTime)
-		select {
-		case o := <-s.standby.another():
-			s.taken = &o
-		case <-late.C:
-		case <-ctx.Done():
-		}
-		late.Stop()
+	if s.again = false; s.taken == nil && !again && s.standby != nil {
+		s.awaitOffer(ctx)
 	}
 	if s.taken != nil {
 		return s.accept(s.taken)

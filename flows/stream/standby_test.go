@@ -2,11 +2,14 @@ package stream
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
@@ -62,4 +65,30 @@ func testSenderStandby(t *testing.T, g *rig) {
 		t.Error("the sender has dialed a member that does not lead")
 	}
 	p.stats("a connection to the first member that stands by", func(s SenderStats) bool { return s.Standby == 1 })
+}
+
+// testSenderBegins: a sender asks all members of a group at once which one leads. One that hangs, and another one that still
+// takes that one for the leader, do not keep it from the one that leads.
+func testSenderBegins(t *testing.T, g *rig) {
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections, and says nothing
+	testenv.Must(t, err)
+	defer hangs.Close()
+	follows, leads := receiverConfig(), receiverConfig()
+	follows.Standby = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	follows.Permit = func(_ connect.Peer, h protocol.Hello) error {
+		if h.Capabilities&protocol.CapabilityStandby == 0 {
+			return fmt.Errorf("not_leader epoch=7 leader=%s: %w", hangs.Addr(), protocol.NotLeader)
+		}
+		return nil
+	}
+	leads.Standby = func(context.Context) error { return nil }
+	a, b := g.far.newTaker(follows, 64), g.far.newTaker(leads, 64)
+	c := senderConfig(hangs.Addr().String())
+	c.Others = []string{a.address, b.address}
+	p := g.near.newSource(c)
+	p.more(100)
+	p.await()
+	if s := p.s.Stats(); s.Failures > 0 || s.Connections != 1 {
+		t.Errorf("the sender has dialed members one after the other: %+v", s)
+	}
 }
