@@ -4,20 +4,18 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
 const (
@@ -35,35 +33,20 @@ func TestHostsOnVerbs(t *testing.T) {
 	testenv.HugePages(t, 66<<20)
 	device := labenv.SoftRoCE(t, "virtio0", address+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, device, "cq") }) // the initiator keeps completion queues for later use
-	dir := t.TempDir()
-	file, socket := filepath.Join(dir, "hosts.yaml"), filepath.Join(dir, "control.sock")
 	first, second, beside := labenv.Map(t, 64<<20).Path, labenv.Map(t, 8<<20).Path, labenv.Map(t, 4<<20).Path
-	configure := func(more string) {
-		t.Helper()
-		write(t, file, fmt.Appendf(nil, `
-control: {socket: %s}
+	text := func(more string) string {
+		return fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:
   - name: volume
     from: {device: %s}
     to: {rdma: %s, listen: "%s:4420", subsystem: %s, allow_any_host: true, clients: 8, window: 64, subsystems: [{subsystem: %s, allow_any_host: true, namespaces: [{id: 1, device: %s}]}]%s}
-`, socket, first, device, address, servedNQN, besideNQN, beside, more))
+`, first, device, address, servedNQN, besideNQN, beside, more)
 	}
-	configure("")
-	var said bytes.Buffer
-	cmd := exec.Command(testenv.Tool(t, "unifiedd"), "run", "-c", file)
-	cmd.Stderr = &said
-	testenv.Must(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	d := daemon.Launch(t, testenv.Tool(t, "unifiedd"), daemon.Here{}, t.TempDir(), text(""))
 	until := func(what string, ok func(*status.Flow) bool) {
 		t.Helper()
-		testenv.Wait(t, testenv.Within(30*time.Second), what, func() bool {
-			var s status.Daemon
-			b, err := control.Status(t.Context(), socket)
-			return err == nil && json.Unmarshal(b, &s) == nil && len(s.Flows) == 1 && ok(&s.Flows[0])
-		})
+		d.Until(t, what, func(s *status.Daemon) bool { return len(s.Flows) == 1 && ok(&s.Flows[0]) })
 	}
 	until("the flow to run", func(f *status.Flow) bool { return f.State == status.Running })
 
@@ -80,18 +63,20 @@ flows:
 		return f.Hosts.Hosts == 1 && f.Hosts.Bytes["written"] == 1<<20 && f.Hosts.Bytes["read"] >= 1<<20 && f.CopiedBytes["placed"] == 0
 	})
 	var out, errs sink
-	if code := run([]string{"status", "--socket", socket}, &out, &errs); code != 0 || !strings.Contains(line(string(out), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
+	if code := run([]string{"status", "--socket", d.Socket}, &out, &errs); code != 0 || !strings.Contains(line(string(out), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
 		t.Errorf("status ends with %d: %s\n%s", code, errs, out)
 	}
 	if got := line(string(out), "namespace"); !strings.Contains(got, "1: ") || !strings.Contains(got, ", 67108864 bytes; ") || !strings.Contains(got, "written 1048576") {
 		t.Errorf("status of the namespace: %q", got)
 	}
 	change := func(there bool) {
-		if configure(""); there {
-			configure(", namespaces: [{id: 2, device: " + second + "}]")
+		more := ""
+		if there {
+			more = ", namespaces: [{id: 2, device: " + second + "}]"
 		}
+		d.Configure(t, text(more))
 		var said, errs sink
-		if code := run([]string{"reload", "--socket", socket}, &said, &errs); code != 0 || !strings.Contains(line(string(said), "subsystems"), "volume") {
+		if code := run([]string{"reload", "--socket", d.Socket}, &said, &errs); code != 0 || !strings.Contains(line(string(said), "subsystems"), "volume") {
 			t.Errorf("reload ends with %d: %s\n%s", code, errs, said)
 		}
 	}
@@ -109,10 +94,7 @@ flows:
 	until("the host to be gone", func(f *status.Flow) bool {
 		return f.Hosts.Hosts == 0 && f.Hosts.Queues == 0 && f.Hosts.Ended == 0 && f.Hosts.Commands["failed"] == 0
 	})
-	testenv.Check(t, cmd.Process.Signal(syscall.SIGTERM))
-	if err := <-ended; err != nil {
-		t.Errorf("%v\n%s", err, &said)
-	}
+	d.Terminate(t)
 }
 
 // comeAndGo adds and removes the second namespace by reloads. The kernel gets an event each time

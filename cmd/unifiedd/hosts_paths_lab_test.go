@@ -6,21 +6,18 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
-	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
 // TestHostPaths: two daemons serve one disk as one subsystem, each on an RDMA device and a wire of its
@@ -82,7 +79,7 @@ func TestHostPaths(t *testing.T) {
 	far.sees("optimized")
 	far.grows("the path that is back")
 
-	far.kill()
+	far.daemon.Kill()
 	near.grows("the other path, after a daemon was killed")
 	far.launch("optimized")
 	far.sees("optimized")
@@ -96,7 +93,7 @@ func TestHostPaths(t *testing.T) {
 	end()
 	p.disconnect()
 	for _, one := range p.all {
-		one.terminate()
+		one.daemon.Terminate(t)
 	}
 }
 
@@ -117,118 +114,62 @@ type hostPath struct {
 	controllers string
 
 	reservations string // the file
-	daemon       *exec.Cmd
-	said         *bytes.Buffer
+	daemon       *daemon.Daemon
 }
 
-func (p *hostPath) socket() string { return filepath.Join(p.dir, "control.sock") }
-
-func (p *hostPath) file() string { return filepath.Join(p.dir, "unifiedd.yaml") }
-
-// configure writes the configuration with a state.
-func (p *hostPath) configure(state string) {
-	p.Helper()
-	write(p.T, p.file(), fmt.Appendf(nil, `
-control: {socket: %s}
+// text is the configuration with a state.
+func (p *hostPath) text(state string) string {
+	return fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:
   - name: volume
     from: {device: %s}
     to: {rdma: %s, listen: "%s:4420", subsystem: %s, allow_any_host: true, clients: 8, window: 64, force: true, controllers: %s, ana: %s, reservations: %s}
-`, p.socket(), p.disk, p.device, p.wire.Here, servedNQN, p.controllers, state, p.reservations))
+`, p.disk, p.device, p.wire.Here, servedNQN, p.controllers, state, p.reservations)
 }
 
 // launch starts the daemon and waits until it serves.
 func (p *hostPath) launch(state string) {
 	p.Helper()
-	p.configure(state)
-	p.said = new(bytes.Buffer)
-	said := p.said
-	p.daemon = exec.Command(testenv.Tool(p, "unifiedd"), "run", "-c", p.file())
-	p.daemon.SysProcAttr, p.daemon.Stderr = &syscall.SysProcAttr{Setpgid: true}, said
-	testenv.Must(p, p.daemon.Start())
-	p.Cleanup(func() {
-		p.kill()
-		if p.Failed() {
-			p.Logf("the daemon at %s said:\n%s", p.wire.Here, said)
+	p.daemon = launchHosts(p.T, p.dir, p.text(state))
+}
+
+// launchHosts starts a daemon that serves hosts, and waits until it does. What it said is logged if the test fails.
+func launchHosts(t *testing.T, dir, text string) *daemon.Daemon {
+	t.Helper()
+	d := daemon.Launch(t, testenv.Tool(t, "unifiedd"), daemon.Here{}, dir, text)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("a daemon said:\n%s", d.Log)
 		}
 	})
-	testenv.Wait(p, testenv.Within(30*time.Second), "the flow to run", func() bool {
-		f, err := p.status()
-		return err == nil && f.State == status.Running
-	})
-}
-
-// kill kills the daemon, if it runs.
-func (p *hostPath) kill() {
-	if p.daemon != nil {
-		_ = syscall.Kill(-p.daemon.Process.Pid, syscall.SIGKILL)
-		_ = p.daemon.Wait()
-		p.daemon = nil
-	}
-}
-
-// terminate asks the daemon to end. It must end without an error.
-func (p *hostPath) terminate() {
-	p.Helper()
-	terminateDaemon(p, p.daemon, p.said)
-	p.daemon = nil
-}
-
-// terminateDaemon asks a daemon to end. It must end without an error.
-func terminateDaemon(t testing.TB, daemon *exec.Cmd, said *bytes.Buffer) {
-	t.Helper()
-	err := daemon.Process.Signal(syscall.SIGTERM)
-	if err == nil {
-		err = daemon.Wait()
-	}
-	if err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, said)
-	}
+	d.Running(t)
+	return d
 }
 
 // reload gives the daemon another state. The flow goes on.
 func (p *hostPath) reload(state string) {
 	p.Helper()
-	p.configure(state)
+	p.daemon.Configure(p.T, p.text(state))
 	var said, errs sink
-	if code := run([]string{"reload", "--socket", p.socket()}, &said, &errs); code != 0 || !strings.Contains(line(string(said), "subsystems"), "volume") {
+	if code := run([]string{"reload", "--socket", p.daemon.Socket}, &said, &errs); code != 0 || !strings.Contains(line(string(said), "subsystems"), "volume") {
 		p.Errorf("reload ends with %d: %s\n%s", code, errs, said)
 	}
-}
-
-// status returns the status of the flow.
-func (p *hostPath) status() (*status.Flow, error) {
-	var s status.Daemon
-	b, err := control.Status(p.Context(), p.socket())
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
-	if err == nil && len(s.Flows) != 1 {
-		err = fmt.Errorf("%d flows", len(s.Flows))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &s.Flows[0], nil
 }
 
 // served returns how many reads and writes the daemon has completed.
 func (p *hostPath) served() uint64 {
 	p.Helper()
-	f, err := p.status()
+	s, err := p.daemon.Status()
 	testenv.Must(p, err)
-	return f.Hosts.Commands["read"] + f.Hosts.Commands["write"]
+	return s.Flows[0].Hosts.Commands["read"] + s.Flows[0].Hosts.Commands["write"]
 }
 
 // grows waits until the daemon has completed more reads and writes.
 func (p *hostPath) grows(why string) {
 	p.Helper()
 	from := p.served()
-	testenv.Wait(p, testenv.Within(30*time.Second), "commands by "+why, func() bool {
-		f, err := p.status()
-		return err == nil && f.Hosts.Commands["read"]+f.Hosts.Commands["write"] > from+50
-	})
+	testenv.Wait(p, testenv.Within(30*time.Second), "commands by "+why, func() bool { return p.served() > from+50 })
 }
 
 // sees waits until the host has the path, with a state of the namespace.

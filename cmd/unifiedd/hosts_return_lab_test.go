@@ -3,28 +3,24 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
 // keepAlive is the keep-alive timeout of a host.
@@ -73,7 +69,7 @@ func TestHostsReturn(t *testing.T) {
 	t.Logf("the end begins after %v", time.Since(begin).Round(time.Millisecond))
 	r.disconnect()
 	r.left("the host to be gone")
-	r.terminate()
+	r.daemon.Terminate(t)
 	r.nothingLeft()
 	r.onDisk()
 }
@@ -88,8 +84,7 @@ type returning struct {
 	device  string // RDMA device of the daemon
 	random  *rand.Rand
 	dir     string
-	daemon  *exec.Cmd
-	said    *bytes.Buffer
+	daemon  *daemon.Daemon
 	pages   int64 // huge pages that were free at the start
 	writers *writers
 
@@ -105,57 +100,21 @@ type held struct {
 	owners     map[string]int64 // of frames
 }
 
-func (r *returning) socket() string { return filepath.Join(r.dir, "control.sock") }
-
 // launch starts a daemon on a disk and waits until it serves.
 func (r *returning) launch(disk string) {
 	r.Helper()
-	file := filepath.Join(r.dir, "unifiedd.yaml")
-	write(r.T, file, fmt.Appendf(nil, `
-control: {socket: %s}
+	r.daemon = launchHosts(r.T, r.dir, fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:
   - name: volume
     from: {device: %s}
     to: {rdma: %s, listen: "%s:4420", subsystem: %s, allow_any_host: true, clients: 8, window: 64}
-`, r.socket(), disk, r.device, r.wire.Here, servedNQN))
-	said := new(bytes.Buffer)
-	r.said = said
-	c := exec.Command(testenv.Tool(r, "unifiedd"), "run", "-c", file)
-	c.SysProcAttr, c.Stderr = &syscall.SysProcAttr{Setpgid: true}, said
-	testenv.Must(r, c.Start())
-	r.daemon = c
-	r.Cleanup(func() {
-		r.kill()
-		if r.Failed() {
-			r.Logf("a daemon said:\n%s", said)
-		}
-	})
-	r.until("the flow to run", func(f *status.Daemon) bool { return f.Flows[0].State == status.Running })
-}
-
-// kill kills the daemon and its parent process, if they run.
-func (r *returning) kill() {
-	if r.daemon != nil {
-		_ = syscall.Kill(-r.daemon.Process.Pid, syscall.SIGKILL)
-		_ = r.daemon.Wait()
-		r.daemon = nil
-	}
-}
-
-// terminate asks the daemon to end. It must end without an error.
-func (r *returning) terminate() {
-	r.Helper()
-	terminateDaemon(r, r.daemon, r.said)
-	r.daemon = nil
+`, disk, r.device, r.wire.Here, servedNQN))
 }
 
 // status returns the daemon's status. The daemon must have its flow.
 func (r *returning) status() (s status.Daemon, err error) {
-	b, err := control.Status(r.Context(), r.socket())
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
+	s, err = r.daemon.Status()
 	if err == nil && (len(s.Flows) != 1 || len(s.RDMA) != 1) {
 		err = fmt.Errorf("%d flows on %d devices", len(s.Flows), len(s.RDMA))
 	}
@@ -231,7 +190,7 @@ func (r *returning) killed(i uint64) {
 	r.Helper()
 	r.moment()
 	begin := time.Now()
-	r.kill()
+	r.daemon.Kill()
 	r.nothingLeft()
 	gone := time.Since(begin)
 	disk := labenv.Disk

@@ -113,6 +113,7 @@ var inTests = map[string][]string{
 	"flows/source/journal": {"flows/attach/wire", "flows/config", "flows/protocol", "umem"},
 	"flows/sink/disk":      {"flows/journal", "flows/protocol"},
 	"flows/sink/feed":      {"flows/sink/discard"},
+	"cmd":                  {"selftests"}, // how to start a daemon
 }
 
 // onlyIn names third-party modules that only one part may import.
