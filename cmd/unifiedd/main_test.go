@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"unifiedd": main, "many-flows": manyFlows, "stir": func() { testenv.StirHugePages(os.Stdin, 16) }})
+	testscript.Main(m, map[string]func(){"unifiedd": main, "stir": func() { testenv.StirHugePages(os.Stdin, 16) }})
 }
 
 // TestScripts: the command lines in testdata/script print and return what the scripts expect.

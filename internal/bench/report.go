@@ -82,9 +82,7 @@ func Start(t *testing.T, name, title, ours, theirs string) *Report {
 		t.Fatal("the two ends need a processor each")
 	}
 	wanted, err := regexp.Compile(os.Getenv(casesVariable))
-	if err != nil {
-		t.Fatalf("%s: %v", casesVariable, err)
-	}
+	testenv.Mustf(t, err, "%s", casesVariable)
 	var u unix.Utsname
 	_ = unix.Uname(&u) // with a pointer of ours it cannot go wrong
 	return &Report{T: t, Form: form, Title: title, Ours: ours, Theirs: theirs, Kernel: unix.ByteSliceToString(u.Release[:]), CPUs: runtime.NumCPU(),

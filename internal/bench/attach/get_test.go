@@ -105,9 +105,7 @@ func (s *states) redis() {
 	server.Env = append(os.Environ(), "LD_LIBRARY_PATH="+libraries)
 	said := new(daemon.Log)
 	server.Stdout, server.Stderr = said, said
-	if err := server.Start(); err != nil {
-		s.Fatalf("start Redis: %v", err)
-	}
+	testenv.Mustf(s, server.Start(), "start Redis")
 	s.Cleanup(func() {
 		_ = server.Process.Kill() // it runs until then
 		_ = server.Wait()         // it is killed

@@ -91,9 +91,7 @@ type guest struct {
 func newGuest(t *testing.T) *guest {
 	t.Helper()
 	g := &guest{program: testenv.Program(t, "selftests/unified-rdma-test")}
-	if err := os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte("0"), 0); err != nil {
-		t.Fatalf("have one processor: %v", err)
-	}
+	testenv.Mustf(t, os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte("0"), 0), "have one processor")
 	g.device = labenv.SoftRoCE(t, wireCard)
 	here := end{card: wireCard, device: "roce:" + wireCard, address: wireServer, cpu: -1}
 	g.place = place{server: here, client: here, pathMTU: pathMTU}

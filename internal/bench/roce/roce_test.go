@@ -108,9 +108,7 @@ func newPlace(t *testing.T, p *testenv.Pair) (at place) {
 func called(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, name), "--version").Output()
-	if err != nil {
-		t.Fatalf("ask %s for its version: %v", name, err)
-	}
+	testenv.Mustf(t, err, "ask %s for its version", name)
 	line, _, _ := strings.Cut(string(out), "\n")
 	line, _, _ = strings.Cut(line, " (")
 	return strings.Replace(line, ", version", "", 1)
