@@ -282,9 +282,7 @@ func (g *group) complete() {
 func (g *group) sum(i int) [32]byte {
 	g.t.Helper()
 	raw, err := g.ends[0][i].Command(program, "log", "read", g.file(i)).Output()
-	if err != nil {
-		g.t.Errorf("read the log of member %d: %v", i+1, err)
-	}
+	testenv.Checkf(g.t, err, "read the log of member %d", i+1)
 	var text strings.Builder
 	for line := range strings.Lines(string(raw)) {
 		f := strings.Fields(line)
@@ -410,85 +408,4 @@ func (g *group) alone(relay *daemon.Daemon, path int) {
 		}
 		return true
 	})
-}
-
-// TestGroupLeaderHangs: a leader that hangs, while the first path does not work, is replaced: its followers try one path
-// after the other, and that does not keep them from an election. It takes place over the second path.
-func TestGroupLeaderHangs(t *testing.T) {
-	testenv.Long(t, "TestGroup has the changes of paths, and selftests/group the elections")
-	g := newGroup(t, "active", overBoth)
-	who, epoch := g.leader()
-	g.progresses(who)
-	var mends []func()
-	for i := range members {
-		mends = append(mends, g.cut(0, i))
-	}
-	g.settled(who, [2]int{1, 1})
-	g.progresses(who)
-	g.now[who].Pause(t)
-	next := who
-	testenv.Wait(t, testenv.Within(time.Minute), "another member to lead", func() bool {
-		for i := range members {
-			if i == who {
-				continue
-			}
-			if s := g.status(i); s != nil && s.State == "leading" && s.Epoch > epoch {
-				next = i
-			}
-		}
-		return next != who
-	})
-	g.progresses(next)
-	g.now[who].Resume(t)
-	for _, mend := range mends {
-		mend()
-	}
-	next, _ = g.leader()
-	g.settled(next, well["active"])
-	g.progresses(next)
-	g.complete()
-}
-
-// TestGroupModes: a follower that has another path mode than its leader, and the leader, say so in their status, by name, and
-// warn in their logs. When it has the same one again, they do not.
-func TestGroupModes(t *testing.T) {
-	testenv.Long(t, "selftests/group has the other words about members")
-	g := newGroup(t, "active", overBoth)
-	who, _ := g.leader()
-	g.settled(who, well["active"])
-	odd := (who + 1) % members
-	names := [2]string{fmt.Sprintf("m%d", who+1), fmt.Sprintf("m%d", odd+1)}
-	for _, mode := range []string{"standby", "active"} {
-		g.own = map[int]string{odd: mode}
-		g.now[odd].Terminate(t)
-		g.start(odd)
-		testenv.Wait(t, testenv.Within(time.Minute), "both to know the mode of the other one", func() bool {
-			return g.modeOf(who, names[1]) == mode && g.modeOf(odd, names[0]) == "active"
-		})
-		for i, d := range []*daemon.Daemon{g.now[who], g.now[odd]} {
-			other, has := names[1-i], []string{mode, "active"}[i]
-			text, err := d.Control("status")
-			if said := strings.Contains(text, "member "+other+" has path_mode "+has); err != nil || said != (mode == "standby") {
-				t.Errorf("with mode %s of %s, the status of %s says %v that %s has another one (%v):\n%s", mode, names[1], names[i], said, other, err, text)
-			}
-			if log := d.Log.String(); mode == "standby" && strings.Count(log, "has another path_mode") != 1 {
-				t.Errorf("the log of %s does not warn once:\n%s", names[i], log)
-			}
-		}
-	}
-	if warned := g.now[odd].Log.String(); strings.Contains(warned, "has another path_mode") {
-		t.Errorf("a member with the same mode warns:\n%s", warned)
-	}
-}
-
-// modeOf returns the path mode that a member says another one has.
-func (g *group) modeOf(who int, other string) string {
-	if s := g.status(who); s != nil {
-		for _, m := range s.Members {
-			if m.Name == other {
-				return m.PathMode
-			}
-		}
-	}
-	return ""
 }

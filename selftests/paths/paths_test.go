@@ -115,28 +115,6 @@ func testActive(t *testing.T, r *rig) {
 	r.verify(count)
 }
 
-// TestActiveClient: a client with active paths sends over both, also while they come and go.
-func TestActiveClient(t *testing.T) {
-	testenv.Long(t, "TestActive has a relay, which sends as a client does")
-	r := newRig(t)
-	there := r.log("send")
-	const count = 6000
-	c := r.append(r.at(0, log), 1, count, 1000, "-active", "-paths", r.device(1, clients)+"="+r.at(1, log))
-	messages := func(path int, more uint64) func(*status.Daemon) bool {
-		return func(s *status.Daemon) bool {
-			p := s.Flows[0].Receives.Paths
-			return len(p) == 2 && p[path].Connected > 0 && p[path].Messages >= more
-		}
-	}
-	there.Until(t, "a connection over the second path", messages(1, 0))
-	mend := r.cut(0, clients)
-	there.Until(t, "messages over the second path", messages(1, 500))
-	mend()
-	c.Await(t, time.Minute)
-	there.Terminate(t)
-	r.verify(count)
-}
-
 // TestActiveWrites: a relay with active paths uses one at a time with a log that takes messages by WRITE, and says so.
 func TestActiveWrites(t *testing.T) {
 	testenv.Long(t, "TestActive has the method send")

@@ -19,18 +19,6 @@ func newTLSRig(t *testing.T, proven ...int) *rig {
 	return r
 }
 
-// TestTLS: relays and clients whose connections have TLS over each path do what they do without.
-func TestTLS(t *testing.T) {
-	testenv.Long(t, "TestTLSOnEach has TLS over both paths")
-	for name, run := range map[string]func(*testing.T, *rig){
-		"relay":  func(t *testing.T, r *rig) { testRelay(t, r, "send") },
-		"active": testActive,
-		"client": testClient,
-	} {
-		t.Run(name, func(t *testing.T) { run(t, newTLSRig(t, 0, 1)) })
-	}
-}
-
 // TestTLSOnEach: a path is used only if the certificate at its other end is valid for its own address. The other path goes
 // on alone.
 func TestTLSOnEach(t *testing.T) {

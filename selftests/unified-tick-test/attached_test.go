@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
@@ -75,82 +74,6 @@ flows:
 				if n := times.TickToDecision.Count; n != 2000 || int64(times.NoTick) != times.DecisionToOut.Count-n || times.TickToOut.Count != n {
 					t.Errorf("%+v", times)
 				}
-			}
-		})
-	}
-}
-
-// TestOrderRules: a flow whose rules make orders of ticks answers each tick once, with each byte, without a program: of
-// packets, and of messages of both stages, with plain orders and with OUCH in a session of SoupBinTCP.
-func TestOrderRules(t *testing.T) {
-	p := pair(t, testenv.PairOptions{Queues: 2})
-	testenv.Tool(t, "ethtool")
-	p.A.Run(t, "ethtool", "-L", p.A.Ifname, "tx", "1") // all ticks come on queue 0
-	unifiedd := testenv.Program(t, "cmd/unifiedd")
-	const repeats = `rules: [{name: repeats, when: [{is: T}], order: [{text: O}, {copy: 1, bytes: 31}]}]`
-	const enters = `
-        login: {send: [{hex: 002f}, {text: "Lmemberpassword            "}, {text: "                   1"}], answer: [{at: 2, is: A}]}
-        heartbeat: {every: 200ms, send: [{hex: 0001}, {text: R}]}
-        rules:
-          - name: buys
-            when: [{is: T}, {at: 1, is: B}]
-            order: &enter
-              - {hex: 0032}
-              - {text: UOT}
-              - {counter: decimal, bytes: 13}
-              - {copy: 1, bytes: 1}
-              - {copy: 16, bytes: 12}
-              - {copy: 4, bytes: 4}
-              - {hex: 00000000}
-              - {text: UNIFYPN}
-              - {hex: 00000000}
-              - {text: NN}
-          - {name: sells, when: [{is: T}, {at: 1, is: S}], order: *enter}`
-	for _, c := range []struct{ name, stages, exchange, rules string }{
-		{"packets", "", "-protocol plain", repeats},
-		{"a counter", "counter: {offset: 8, width: 8, lines: [{name: a, address: ADDRESS, port: 5000}]}", "-protocol plain", repeats},
-		{"MoldUDP64 and OUCH", "moldudp64: {lines: [{name: a, address: ADDRESS, port: 5000}]}", "-mold TODAY -protocol ouch", enters},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			x := programtest.Start(t, &p.A, "exchange -json %s -wait sleep -to %s:5000 -listen :7000 -count 1900 -warm 100 -after 1s", c.exchange, p.B.IP)
-			stages := ""
-			if c.stages != "" {
-				stages = "{" + strings.ReplaceAll(c.stages, "ADDRESS", p.B.IP.String()) + "}"
-			}
-			d := daemon.Launch(t, unifiedd, &p.B, dir, fmt.Sprintf(`
-region: {size: 64MiB, pages: ordinary}
-flows:
-  - name: hits
-    from: {interface: %[1]s, queues: [0], ring: 4096, filter: udp dst port 5000}
-    stages: [%[2]s]
-    to:
-      order:
-        connect: "%[3]s:7000"
-        interface: %[1]s
-        queue: 1
-        retry: 20ms
-        %[4]s
-`, p.B.Ifname, stages, p.A.IP, c.rules))
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("the daemon says %s", d.Log)
-				}
-			})
-			s := d.Until(t, "the orders", func(s *status.Daemon) bool {
-				o := s.Flows[0].Orders
-				return o != nil && o.Times.TickToOut != nil && o.Times.TickToOut.Count >= 2000
-			})
-			var r result
-			x.Must(&r)
-			exact(t, &r, 2000, 2000)
-			o, left := s.Flows[0].Orders, uint64(0)
-			for _, one := range o.Rules.Rules {
-				left += one.Left
-			}
-			t.Logf("%+v; %+v; %+v", *r.Latency, *o, *o.Rules)
-			if left != 2000 || o.Rules.Matched != 2000 || o.Rules.Unmatched+o.Rules.Short+o.Rules.NoUDP != 0 || o.Segments < 100 || o.Times.TickToDecision.Count != 2000 {
-				t.Errorf("the exchange counts %+v, the daemon %+v, %+v", r, o, o.Rules)
 			}
 		})
 	}
