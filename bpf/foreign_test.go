@@ -116,9 +116,7 @@ func TestRemedyWorks(t *testing.T) {
 	}
 	words := strings.Fields(remedy)
 	pair.B.Run(t, words[0], words[1:]...)
-	if err := attachTo(t, p, &pair.B, Driver); err != nil {
-		t.Errorf("after %q: %v", remedy, err)
-	}
+	testenv.Checkf(t, attachTo(t, p, &pair.B, Driver), "after %q", remedy)
 	// Other tools do not replace our program by accident.
 	if out, err := pair.B.Command(words[0], words[1:]...).CombinedOutput(); err == nil {
 		t.Errorf("%q took our program off: %s", remedy, out)

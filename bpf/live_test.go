@@ -190,9 +190,7 @@ func TestSocketPrograms(t *testing.T) {
 			t.Errorf("%.40q: %v", text, err)
 			continue
 		}
-		if err := attach(t, fd, ins); err != nil {
-			t.Errorf("%.40q, %d instructions: %v", text, len(ins), err)
-		}
+		testenv.Checkf(t, attach(t, fd, ins), "%.40q, %d instructions", text, len(ins))
 	}
 	e, err := filter.Parse(hosts(2000))
 	testenv.Must(t, err)

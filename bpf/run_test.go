@@ -45,9 +45,7 @@ func run(t testing.TB, p *Program, packet []byte) Verdict {
 	const xdpDrop, xdpPass, xdpRedirect = 1, 2, 4
 	before := mustCount(t, p)
 	action, err := p.program.Run(&ebpf.RunOptions{Data: packet})
-	if err != nil {
-		t.Fatalf("run the program over %d bytes: %v", len(packet), err)
-	}
+	testenv.Mustf(t, err, "run the program over %d bytes", len(packet))
 	after := mustCount(t, p)
 	got := Verdict(Verdicts)
 	for v := range after {

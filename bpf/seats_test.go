@@ -38,9 +38,7 @@ func TestSeats(t *testing.T) {
 		{"alone in the first", []Seated{{0, Selection{}}}, 7004, 0, NoSocket},
 		{"there is none", nil, 7004, 0, NoMatch},
 	} {
-		if err := p.Arrange(c.all); err != nil {
-			t.Fatalf("%s: %v", c.what, err)
-		}
+		testenv.Mustf(t, p.Arrange(c.all), "%s", c.what)
 		before := seatCounters(t, p)
 		if got := run(t, p, datagram(c.port)); got != c.verdict {
 			t.Errorf("%s: %v, want %v", c.what, got, c.verdict)

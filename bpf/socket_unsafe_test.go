@@ -37,9 +37,7 @@ func newXSK(t *testing.T, end *testenv.End, queue uint32) *xskSocket {
 	reg := unix.XDPUmemReg{Addr: uint64(uintptr(unsafe.Pointer(&s.umem[0]))), Len: uint64(len(s.umem)), Size: chunkSize}
 	s.option(t, unix.SYS_SETSOCKOPT, unix.XDP_UMEM_REG, unsafe.Pointer(&reg), unsafe.Sizeof(reg))
 	for _, ring := range []int{unix.XDP_UMEM_FILL_RING, unix.XDP_UMEM_COMPLETION_RING, unix.XDP_RX_RING} {
-		if err := unix.SetsockoptInt(s.fd, unix.SOL_XDP, ring, ringSize); err != nil {
-			t.Fatalf("make ring %d: %v", ring, err)
-		}
+		testenv.Mustf(t, unix.SetsockoptInt(s.fd, unix.SOL_XDP, ring, ringSize), "make ring %d", ring)
 	}
 	size := uint32(unsafe.Sizeof(s.at))
 	s.option(t, unix.SYS_GETSOCKOPT, unix.XDP_MMAP_OFFSETS, unsafe.Pointer(&s.at), uintptr(unsafe.Pointer(&size)))
@@ -50,18 +48,14 @@ func newXSK(t *testing.T, end *testenv.End, queue uint32) *xskSocket {
 	}
 	(*atomic.Uint32)(unsafe.Pointer(&fill[s.at.Fr.Producer])).Store(ringSize)
 	addr := &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(end.Index), QueueID: queue}
-	if err := unix.Bind(s.fd, addr); err != nil {
-		t.Fatalf("bind an AF_XDP socket to %s queue %d: %v", end.Ifname, queue, err)
-	}
+	testenv.Mustf(t, unix.Bind(s.fd, addr), "bind an AF_XDP socket to %s queue %d", end.Ifname, queue)
 	return s
 }
 
 func mustMmap(t *testing.T, fd int, offset int64, size, flags int) []byte {
 	t.Helper()
 	m, err := unix.Mmap(fd, offset, size, unix.PROT_READ|unix.PROT_WRITE, flags)
-	if err != nil {
-		t.Fatalf("map %d bytes at %#x: %v", size, offset, err)
-	}
+	testenv.Mustf(t, err, "map %d bytes at %#x", size, offset)
 	t.Cleanup(func() { unix.Munmap(m) })
 	return m
 }

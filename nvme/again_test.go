@@ -65,9 +65,7 @@ func TestAgain(t *testing.T) {
 	}
 	ice.thaw()
 	back = append(back, r.collect(1, r.queue.Reap)...)
-	if err := back[1].Err(); err != nil {
-		t.Errorf("the write that was stuck: %v", err)
-	}
+	testenv.Checkf(t, back[1].Err(), "the write that was stuck")
 	if s := r.queue.Stats(); s.Again != 3 || s.Errors[unix.ECANCELED] != 1 || len(s.Errors) != 1 {
 		t.Errorf("%+v", s)
 	}

@@ -106,9 +106,7 @@ func TestChainLimits(t *testing.T) {
 	if err := r.queue.Kick(); !errors.Is(err, errLongChain) {
 		t.Errorf("Kick did not say so: %v", err)
 	}
-	if err := r.queue.Kick(); err != nil {
-		t.Errorf("Kick says so again: %v", err)
-	}
+	testenv.Checkf(t, r.queue.Kick(), "Kick says so again")
 	r.hands.Give(fs)
 }
 

@@ -18,9 +18,7 @@ func sound(t *testing.T, c TargetConfig) *Target {
 	to, err := OpenTarget(c)
 	testenv.Must(t, err)
 	t.Cleanup(func() { testenv.Check(t, to.Close()) })
-	if err := to.Health(); err != nil {
-		t.Errorf("nothing has happened to it: %v", err)
-	}
+	testenv.Checkf(t, to.Health(), "nothing has happened to it")
 	return to
 }
 

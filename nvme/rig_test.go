@@ -198,9 +198,7 @@ func onDisk(t testing.TB, path string, block, n uint64) []byte {
 	const unit = 4096
 	out, err := exec.Command(testenv.Tool(t, "dd"), "if="+path, "iflag=direct", "status=none", "bs="+strconv.Itoa(unit),
 		"skip="+strconv.FormatUint(block/unit, 10), "count="+strconv.FormatUint((block%unit+n+unit-1)/unit, 10)).Output()
-	if err != nil {
-		t.Fatalf("read %s with dd: %v", path, err)
-	}
+	testenv.Mustf(t, err, "read %s with dd", path)
 	return out[block%unit:][:n]
 }
 

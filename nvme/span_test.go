@@ -55,9 +55,7 @@ func TestSpans(t *testing.T) {
 				if got := onDisk(t, to.Path(), 0, 8*4096); !bytes.Equal(got, want) {
 					t.Fatal("a durable write is not on the disk")
 				}
-				if err := r.span(verb, i, 8192, 12288); err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
+				testenv.Mustf(t, r.span(verb, i, 8192, 12288), "%s", name)
 				clear(want[8192:][:12288])
 				if got := onDisk(t, to.Path(), 0, 8*4096); !bytes.Equal(got, want) {
 					t.Errorf("%s: the disk holds something else", name)

@@ -260,9 +260,7 @@ func TestCloseWhileRegistered(t *testing.T) {
 	if r.Data() != nil || r.Control() != nil {
 		t.Error("data or control outlives Close")
 	}
-	if err := r.Close(); err != nil {
-		t.Errorf("Close again: %v", err)
-	}
+	testenv.Checkf(t, r.Close(), "Close again")
 }
 
 // TestBytesOutside: Bytes panics outside the region.

@@ -29,9 +29,7 @@ func TestInterfaceDown(t *testing.T) {
 		t.Errorf("Check: %v", err)
 	}
 	pair.B.SetUp(t)
-	if err := i.Check(); err != nil {
-		t.Errorf("Check: %v", err)
-	}
+	testenv.Checkf(t, i.Check(), "Check")
 	g.finishSending(p, 5)
 	peer.expect(t, sent)
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 7, 300), testenv.SendOptions{})
@@ -63,9 +61,7 @@ func TestCheckWhileRenamed(t *testing.T) {
 		pair.B.Rename(t, first)
 	}
 	close(renamed)
-	if err := <-checked; err != nil {
-		t.Errorf("Check: %v", err)
-	}
+	testenv.Checkf(t, <-checked, "Check")
 }
 
 // TestInterfaceGone: Kick and Check report an interface that is gone. Everything closes, and all

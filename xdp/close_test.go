@@ -29,9 +29,7 @@ func TestTeardown(t *testing.T) {
 		if n%3 == 0 {
 			testenv.Must(t, p.Kick())
 		}
-		if err := i.Close(); err != nil {
-			t.Fatalf("round %d: %v", n, err)
-		}
+		testenv.Mustf(t, i.Close(), "round %d", n)
 		if held := g.worker.Held(); held != 0 {
 			t.Fatalf("round %d: the worker has %d frames", n, held)
 		}

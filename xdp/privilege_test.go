@@ -59,9 +59,7 @@ func TestUnprivileged(t *testing.T) {
 		})
 	})
 	without(t, &pair.B, nil, func() {
-		if err := open(); err != nil {
-			t.Errorf("with everything again: %v", err)
-		}
+		testenv.Checkf(t, open(), "with everything again")
 	})
 }
 

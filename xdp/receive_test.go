@@ -206,9 +206,7 @@ func TestFilter(t *testing.T) {
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 5, 100), testenv.SendOptions{})
 	g.quiet(p)
 	testenv.Must(t, i.SetFilter(nil))
-	if err := i.Check(); err != nil {
-		t.Errorf("after the filter was exchanged: %v", err)
-	}
+	testenv.Checkf(t, i.Check(), "after the filter was exchanged")
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 7, 100), testenv.SendOptions{})
 	g.receive(p, 7)
 	if l := g.balanced(i, 12); l.Of(KernelNoMatch) != 5 {

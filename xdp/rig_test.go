@@ -60,9 +60,7 @@ func (g *rig) open(e *testenv.End, c Config) *Interface {
 	testenv.Must(g, err)
 	g.Cleanup(func() {
 		g.Helper()
-		if err := i.Close(); err != nil {
-			g.Errorf("close: %v", err)
-		}
+		testenv.Checkf(g, i.Close(), "close")
 	})
 	return i
 }

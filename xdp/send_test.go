@@ -248,9 +248,7 @@ func TestSendNobodyListens(t *testing.T) {
 	g.finishSending(p, 40)
 	testenv.Wait(t, 5*time.Second, "Check to see no carrier", func() bool { return errors.Is(i.Check(), ErrInterfaceDown) })
 	pair.B.SetUp(t)
-	if err := i.Check(); err != nil {
-		t.Errorf("Check: %v", err)
-	}
+	testenv.Checkf(t, i.Check(), "Check")
 }
 
 // TestOtherDirection: the verbs of rings that a port does not have return 0.

@@ -186,9 +186,7 @@ func (w *ward) well(after string) {
 func (w *ward) discharge() {
 	w.Helper()
 	begin := time.Now()
-	if err := w.i.Close(); err != nil {
-		w.Errorf("close: %v", err)
-	}
+	testenv.Checkf(w, w.i.Close(), "close")
 	if took := time.Since(begin); took > 10*time.Second {
 		w.Errorf("Close took %v", took)
 	}

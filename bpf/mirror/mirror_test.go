@@ -26,9 +26,7 @@ func open(t *testing.T, p *testenv.Pair, filters bool) (m *Mirror) {
 		testenv.Must(t, err)
 	})
 	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		testenv.Checkf(t, m.Close(), "close")
 	})
 	return m
 }

@@ -13,9 +13,7 @@ import (
 func completions(t *testing.T, words ...string) (names []string) {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "unifiedd"), append([]string{"__complete"}, words...)...).Output()
-	if err != nil {
-		t.Fatalf("%q: %v", words, err)
-	}
+	testenv.Mustf(t, err, "%q", words)
 	for line := range strings.Lines(string(out)) {
 		if name, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(name, ":") { // not the directive
 			names = append(names, name)

@@ -159,9 +159,7 @@ func (a *writers) verify(t *testing.T, other *os.File) {
 			from = w.file
 		}
 		for place := range placesEach {
-			if err := w.read(from, place); err != nil {
-				t.Errorf("writer %d: %v", w.number, err)
-			}
+			testenv.Checkf(t, w.read(from, place), "writer %d", w.number)
 		}
 		w.mu.Unlock()
 	}

@@ -156,9 +156,7 @@ func tcpdumpOf(t *testing.T, file, filter string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, "tcpdump"), "-r", file, "-n", "-tt", "--nano", "-q", "-e", filter)
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", cmd.Args, err)
-	}
+	testenv.Mustf(t, err, "%v", cmd.Args)
 	return string(out)
 }
 

@@ -57,9 +57,7 @@ func record(t *testing.T, p *testenv.Pair, file string, frames [][]byte) {
 	testenv.Wait(t, 20*time.Second, "tcpdump to listen", func() bool { return exec.Command("test", "-s", file).Run() == nil })
 	time.Sleep(100 * time.Millisecond) // tcpdump makes the file slightly before it opens its socket
 	testenv.SendRaw(t, &p.A, frames, testenv.SendOptions{Rate: 3000})
-	if err := dump.Wait(); err != nil {
-		t.Fatalf("tcpdump: %v", err)
-	}
+	testenv.Mustf(t, dump.Wait(), "tcpdump")
 }
 
 func TestReplayRefuses(t *testing.T) {

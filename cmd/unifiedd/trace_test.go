@@ -133,9 +133,7 @@ func TestTraceAfterKill(t *testing.T) {
 		t.Errorf("the one before: process %d, want %d, %d packets, want %d", s.PID, first, s.Packets, dead["nowhere"].Packets)
 	}
 	testenv.Must(t, d.Process.Signal(syscall.SIGTERM))
-	if err := d.Wait(); err != nil {
-		t.Errorf("the daemon: %v", err)
-	}
+	testenv.Checkf(t, d.Wait(), "the daemon")
 	s := d.snapshots(t)["recorded"]
 	if s.Step != trace.Stopped || len(s.Notes) == 0 || s.Notes[len(s.Notes)-1].Text != "stopped" {
 		t.Errorf("after a stop: step %v, notes %+v", s.Step, s.Notes)

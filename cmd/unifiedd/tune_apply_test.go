@@ -141,9 +141,7 @@ func endApplying(t *testing.T, e *testenv.End, signal os.Signal, span string, on
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	if err := c.Process.Signal(signal); err != nil {
-		t.Errorf("send %v: %v", signal, err)
-	}
+	testenv.Checkf(t, c.Process.Signal(signal), "send %v", signal)
 	err := <-ended
 	t.Logf("changed to %v; it ended with %v", changed, err)
 	if changed == nil || err == nil {

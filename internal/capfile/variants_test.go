@@ -63,9 +63,7 @@ func tshark(t *testing.T, file []byte) string {
 	name := filepath.Join(t.TempDir(), "file")
 	testenv.Must(t, os.WriteFile(name, file, 0o600))
 	out, err := exec.Command("tshark", "-n", "-r", name, "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.cap_len", "-e", "frame.len", "-e", "eth.src").Output()
-	if err != nil {
-		t.Fatalf("tshark: %v", err)
-	}
+	testenv.Mustf(t, err, "tshark")
 	return strings.ReplaceAll(string(out), ":", "")
 }
 

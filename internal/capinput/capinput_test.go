@@ -38,17 +38,13 @@ func TestOpen(t *testing.T) {
 		stored, want := plain, plain
 		if tool != nil {
 			one, err := exec.Command(tool[0], append(tool[1:], file)...).Output()
-			if err != nil {
-				t.Fatalf("%v: %v", tool, err)
-			}
+			testenv.Mustf(t, err, "%v", tool)
 			stored, want = append(bytes.Clone(one), one...), append(bytes.Clone(plain), plain...)
 		}
 		name := filepath.Join(dir, "stored")
 		testenv.Must(t, os.WriteFile(name, stored, 0o600))
 		in, err := Open(t.Context(), name)
-		if err != nil {
-			t.Fatalf("%v: %v", tool, err)
-		}
+		testenv.Mustf(t, err, "%v", tool)
 		got, err := io.ReadAll(in)
 		if err != nil || !bytes.Equal(got, want) || in.Cut != nil || (in.Copied == 0) != (tool == nil) {
 			t.Errorf("%v: %d bytes, want %d; %d copied, cut %v: %v", tool, len(got), len(want), in.Copied, in.Cut, err)
@@ -116,9 +112,7 @@ func TestNoRoom(t *testing.T) {
 		t.Fatalf("mount a tmpfs: %v (the test needs root)", err)
 	}
 	defer func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Errorf("something is left open: %v", err)
-		}
+		testenv.Checkf(t, unix.Unmount(dir, 0), "something is left open")
 	}()
 	t.Setenv("TMPDIR", dir)
 	cmd := exec.Command("zstd", "-c")

@@ -59,9 +59,7 @@ func RDMAResources(t testing.TB, device string) map[string]int {
 	if err == nil {
 		err = json.Unmarshal(out, &all)
 	}
-	if err != nil {
-		t.Fatalf("read the kernel's account of RDMA resources: %v", err)
-	}
+	testenv.Mustf(t, err, "read the kernel's account of RDMA resources")
 	i := slices.IndexFunc(all, func(r map[string]any) bool { return r["ifname"] == device })
 	if i < 0 {
 		t.Fatalf("the kernel has no account of %s", device)

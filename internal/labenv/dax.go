@@ -39,7 +39,5 @@ func DAX(t testing.TB) (path string) {
 // put writes a file of sysfs.
 func put(t testing.TB, file, text string) {
 	t.Helper()
-	if err := write(file, text); err != nil {
-		t.Fatalf("write %q: %v", text, err)
-	}
+	testenv.Mustf(t, write(file, text), "write %q", text)
 }

@@ -73,14 +73,10 @@ func UnbindPhysical(t testing.TB) (back func()) {
 	testenv.Must(t, err)
 	address := link.Attrs().HardwareAddr
 	const driver = "/sys/bus/pci/drivers/igb/"
-	if err := write(driver+"unbind", bus); err != nil {
-		t.Fatalf("take igb0 (%s) from its driver: %v", bus, err)
-	}
+	testenv.Mustf(t, write(driver+"unbind", bus), "take igb0 (%s) from its driver", bus)
 	return func() {
 		t.Helper()
-		if err := write(driver+"bind", bus); err != nil {
-			t.Fatalf("give igb0 (%s) back to its driver: %v", bus, err)
-		}
+		testenv.Mustf(t, write(driver+"bind", bus), "give igb0 (%s) back to its driver", bus)
 		testenv.Wait(t, 20*time.Second, "igb0 to be back", func() bool {
 			links, _ := netlink.LinkList()
 			for _, l := range links {
@@ -104,9 +100,7 @@ func Policy(t testing.TB, number int, setting ...string) {
 
 func set(t testing.TB, file, text string) {
 	t.Helper()
-	if err := write(physical+file, text); err != nil {
-		t.Fatalf("set %s of igb0 to %s: %v", file, text, err)
-	}
+	testenv.Mustf(t, write(physical+file, text), "set %s of igb0 to %s", file, text)
 }
 
 // probe gives the VF to its driver, and its interface the name.
@@ -115,9 +109,7 @@ func (f *Function) probe(t testing.TB) {
 	to, err := os.Readlink(fmt.Sprintf("%svirtfn%d", physical, f.Number))
 	testenv.Must(t, err)
 	f.Bus = filepath.Base(to)
-	if err := write("/sys/bus/pci/drivers_probe", f.Bus); err != nil {
-		t.Fatalf("give VF %d (%s) to its driver: %v", f.Number, f.Bus, err)
-	}
+	testenv.Mustf(t, write("/sys/bus/pci/drivers_probe", f.Bus), "give VF %d (%s) to its driver", f.Number, f.Bus)
 	var link netlink.Link
 	testenv.Wait(t, 20*time.Second, "the interface of VF "+f.Bus, func() bool {
 		names, _ := filepath.Glob("/sys/bus/pci/devices/" + f.Bus + "/net/*")
@@ -127,9 +119,7 @@ func (f *Function) probe(t testing.TB) {
 		link, err = netlink.LinkByName(filepath.Base(names[0]))
 		return err == nil
 	})
-	if err := netlink.LinkSetName(link, f.Name); err != nil {
-		t.Fatalf("name the interface of VF %s %s: %v", f.Bus, f.Name, err)
-	}
+	testenv.Mustf(t, netlink.LinkSetName(link, f.Name), "name the interface of VF %s %s", f.Bus, f.Name)
 }
 
 // Move moves the interface of the VF from the namespace of the process into another one. When that is removed, the

@@ -70,9 +70,7 @@ func (m *Mapped) clear(t testing.TB) {
 			t.Fatalf("clear %s: %v", m.Path, err)
 		}
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatalf("clear %s: %v", m.Path, err)
-	}
+	testenv.Mustf(t, f.Sync(), "clear %s", m.Path)
 }
 
 // part is a line of a table. It maps to the same place in the device's part of the disk.

@@ -25,9 +25,7 @@ func Ext4(t testing.TB, device string) (dir string) {
 // Mount mounts a file system that Ext4 made, with flags of mount(2).
 func Mount(t testing.TB, device, dir string, flags uintptr) {
 	t.Helper()
-	if err := unix.Mount(device, dir, "ext4", flags, ""); err != nil {
-		t.Fatalf("mount %s on %s: %v", device, dir, err)
-	}
+	testenv.Mustf(t, unix.Mount(device, dir, "ext4", flags, ""), "mount %s on %s", device, dir)
 }
 
 // Unmount unmounts a file system that is not in use.

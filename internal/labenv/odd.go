@@ -38,14 +38,10 @@ func OddDisks(t testing.TB) *Odd {
 	t.Cleanup(func() {
 		t.Helper()
 		err := errors.Join(write("/sys/bus/pci/drivers/nvme/unbind", oddAddress), write(oddDevice+"/driver_override", "none"))
-		if err != nil {
-			t.Errorf("take the second NVMe controller from its driver: %v", err)
-		}
+		testenv.Checkf(t, err, "take the second NVMe controller from its driver")
 	})
 	err := errors.Join(write(oddDevice+"/driver_override", "\n"), write("/sys/bus/pci/drivers/nvme/bind", oddAddress))
-	if err != nil {
-		t.Fatalf("give the second NVMe controller to its driver: %v", err)
-	}
+	testenv.Mustf(t, err, "give the second NVMe controller to its driver")
 	o := new(Odd)
 	o.await(t)
 	return o
@@ -54,17 +50,13 @@ func OddDisks(t testing.TB) *Odd {
 // Unplug removes the controller, with all its disks, from the PCI bus.
 func (o *Odd) Unplug(t testing.TB) {
 	t.Helper()
-	if err := write(oddDevice+"/remove", "1"); err != nil {
-		t.Fatalf("take the second NVMe controller off its bus: %v", err)
-	}
+	testenv.Mustf(t, write(oddDevice+"/remove", "1"), "take the second NVMe controller off its bus")
 }
 
 // Plug makes the kernel find the controller again. Its disks may have other names then.
 func (o *Odd) Plug(t testing.TB) {
 	t.Helper()
-	if err := write("/sys/bus/pci/rescan", "1"); err != nil {
-		t.Fatalf("have the bus looked over: %v", err)
-	}
+	testenv.Mustf(t, write("/sys/bus/pci/rescan", "1"), "have the bus looked over")
 	o.await(t)
 }
 

@@ -39,9 +39,7 @@ func Opposite(t testing.TB, all ...Wire) *testenv.Namespace {
 func (w Wire) CutFrom(t testing.TB, ns *testenv.Namespace) (mend func()) {
 	t.Helper()
 	here, err := netlink.LinkByName(w.Card)
-	if err != nil {
-		t.Fatalf("look for %s: %v", w.Card, err)
-	}
+	testenv.Mustf(t, err, "look for %s", w.Card)
 	neighbours, err := netlink.NeighList(here.Attrs().Index, netlink.FAMILY_V4)
 	i := slices.IndexFunc(neighbours, func(n netlink.Neigh) bool { return n.IP.Equal(net.ParseIP(w.There)) })
 	if i < 0 {
@@ -96,9 +94,7 @@ func (w Wire) settled(t testing.TB, other func() bool) {
 func hasAddress(t testing.TB, link netlink.Link, address string) bool {
 	t.Helper()
 	all, err := netlink.AddrList(link, netlink.FAMILY_V4)
-	if err != nil {
-		t.Fatalf("list the addresses of %s: %v", link.Attrs().Name, err)
-	}
+	testenv.Mustf(t, err, "list the addresses of %s", link.Attrs().Name)
 	for _, a := range all {
 		if a.IP.Equal(net.ParseIP(address)) {
 			return true

@@ -30,13 +30,9 @@ func SoftRoCE(t testing.TB, card string, addresses ...string) (device string) {
 		addAddress(t, link, a)
 	}
 	device = "rxe_" + card
-	if err := netlink.RdmaLinkAdd(device, "rxe", card); err != nil {
-		t.Fatalf("make the Soft-RoCE device of %s: %v", card, err)
-	}
+	testenv.Mustf(t, netlink.RdmaLinkAdd(device, "rxe", card), "make the Soft-RoCE device of %s", card)
 	t.Cleanup(func() {
-		if err := netlink.RdmaLinkDel(device); err != nil {
-			t.Errorf("remove the Soft-RoCE device of %s: %v", card, err)
-		}
+		testenv.Checkf(t, netlink.RdmaLinkDel(device), "remove the Soft-RoCE device of %s", card)
 	})
 	awaitGIDs(t, device, 1+len(addresses))
 	return device
@@ -72,9 +68,7 @@ func setUpHere(t testing.TB, name string) (link netlink.Link) {
 		link, err = netlink.LinkByName(name)
 		return err == nil
 	})
-	if err := netlink.LinkSetUp(link); err != nil {
-		t.Fatalf("set %s up: %v", name, err)
-	}
+	testenv.Mustf(t, netlink.LinkSetUp(link), "set %s up", name)
 	t.Cleanup(func() { _ = netlink.LinkSetDown(link) })
 	return link
 }
@@ -86,9 +80,7 @@ func addAddress(t testing.TB, link netlink.Link, text string) {
 		addr.Flags = 0x02 // IFA_F_NODAD: it can be used at once
 		err = netlink.AddrAdd(link, addr)
 	}
-	if err != nil {
-		t.Fatalf("give %s the address %s: %v", link.Attrs().Name, text, err)
-	}
+	testenv.Mustf(t, err, "give %s the address %s", link.Attrs().Name, text)
 	t.Cleanup(func() { _ = netlink.AddrDel(link, addr) })
 }
 

@@ -64,9 +64,7 @@ func TestNamespace(t *testing.T) {
 		_, err := net.InterfaceByName(pair.B.Ifname)
 		return err
 	}
-	if err := there.Do(find); err != nil {
-		t.Errorf("in the namespace: %v", err)
-	}
+	testenv.Checkf(t, there.Do(find), "in the namespace")
 	if err := find(); err == nil {
 		t.Error("the caller is in the other namespace, too")
 	}

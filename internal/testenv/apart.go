@@ -17,13 +17,9 @@ func Separate(t testing.TB, ends ...*End) (join func()) {
 		return err
 	}
 	join = sync.OnceFunc(func() {
-		if err := set(false); err != nil {
-			t.Errorf("join separated ends: %v", err)
-		}
+		Checkf(t, set(false), "join separated ends")
 	})
 	t.Cleanup(join)
-	if err := set(true); err != nil {
-		t.Fatalf("separate ends of a switch: %v", err)
-	}
+	Mustf(t, set(true), "separate ends of a switch")
 	return join
 }

@@ -22,21 +22,15 @@ func Zram(t testing.TB, size uint64) string {
 	t.Helper()
 	Root(t)
 	text, err := os.ReadFile(zramControl + "hot_add")
-	if err != nil {
-		t.Fatalf("add a zram device: %v", err)
-	}
+	Mustf(t, err, "add a zram device")
 	id := strings.TrimSpace(string(text))
 	forget := note(t, "zram", id)
 	t.Cleanup(func() {
 		t.Helper()
-		if err := removeZram(id); err != nil {
-			t.Errorf("remove /dev/zram%s: %v", id, err)
-		}
+		Checkf(t, removeZram(id), "remove /dev/zram%s", id)
 		forget()
 	})
-	if err := os.WriteFile("/sys/block/zram"+id+"/disksize", []byte(strconv.FormatUint(size, 10)), 0); err != nil {
-		t.Fatalf("set the size of /dev/zram%s: %v", id, err)
-	}
+	Mustf(t, os.WriteFile("/sys/block/zram"+id+"/disksize", []byte(strconv.FormatUint(size, 10)), 0), "set the size of /dev/zram%s", id)
 	path := "/dev/zram" + id
 	Wait(t, 5*time.Second, path, func() bool { return exists(path) })
 	return path
@@ -67,14 +61,10 @@ func Loop(t testing.TB, file string, size uint64) string {
 	t.Helper()
 	Root(t)
 	back, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatalf("open the file of a loop device: %v", err)
-	}
+	Mustf(t, err, "open the file of a loop device")
 	defer back.Close()
 	dev, err := attachLoop(int(back.Fd()), file, size)
-	if err != nil {
-		t.Fatalf("make a loop device over %s: %v", file, err)
-	}
+	Mustf(t, err, "make a loop device over %s", file)
 	t.Cleanup(func() {
 		t.Helper()
 		Check(t, detachLoop(dev))

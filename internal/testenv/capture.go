@@ -25,9 +25,7 @@ func ReadCapture(t testing.TB, name string) (all []Captured, err error) {
 	Must(t, err)
 	defer f.Close()
 	r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{})
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	Mustf(t, err, "%s", name)
 	for {
 		data, info, err := r.ReadPacketData()
 		if errors.Is(err, io.EOF) {

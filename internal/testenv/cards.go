@@ -62,9 +62,7 @@ func (c *Cards) end(t testing.TB, name string, host byte) End {
 	t.Cleanup(func() { unix.Close(e.card.socket) })
 	// A card may wait until its fellow has room. A send must not wait forever.
 	receiveTimeout := unix.NsecToTimeval(int64(5 * time.Second))
-	if err := unix.SetsockoptTimeval(e.card.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &receiveTimeout); err != nil {
-		t.Fatalf("bound the wait to send by %s: %v", name, err)
-	}
+	Mustf(t, unix.SetsockoptTimeval(e.card.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &receiveTimeout), "bound the wait to send by %s", name)
 	Wait(t, 10*time.Second, "the card "+name, func() bool {
 		link, err := netlink.LinkByName(name)
 		if err == nil {
@@ -88,13 +86,9 @@ func (e *End) giveBack(t testing.TB, name string) {
 	}
 	if link.Attrs().Name != name {
 		_ = h.LinkSetDown(link)
-		if err := h.LinkSetName(link, name); err != nil {
-			t.Errorf("rename %s to %s: %v", link.Attrs().Name, name, err)
-		}
+		Checkf(t, h.LinkSetName(link, name), "rename %s to %s", link.Attrs().Name, name)
 	}
-	if err := h.LinkSetNsPid(link, os.Getpid()); err != nil {
-		t.Errorf("give %s back to the namespace of the process: %v", name, err)
-	}
+	Checkf(t, h.LinkSetNsPid(link, os.Getpid()), "give %s back to the namespace of the process", name)
 }
 
 // Instead takes the cards and makes NewPair return them, whenever they are free, until the end of
@@ -170,9 +164,7 @@ func (e *End) fetch(t testing.TB) {
 func (e *End) knows(t testing.TB, other *End) {
 	t.Helper()
 	n := &netlink.Neigh{LinkIndex: e.Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: other.IP.AsSlice(), HardwareAddr: other.MAC}
-	if err := e.handle(t).NeighSet(n); err != nil {
-		t.Fatalf("tell %s of %v: %v", e.Ifname, other.IP, err)
-	}
+	Mustf(t, e.handle(t).NeighSet(n), "tell %s of %v", e.Ifname, other.IP)
 }
 
 // queueInOrder sets a queueing discipline that keeps packets in order. The default one of a card
@@ -180,9 +172,7 @@ func (e *End) knows(t testing.TB, other *End) {
 func (e *End) queueInOrder(t testing.TB) {
 	t.Helper()
 	attrs := netlink.QdiscAttrs{LinkIndex: e.Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
-	if err := e.handle(t).QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "pfifo"}); err != nil {
-		t.Fatalf("give %s a queue: %v", e.Ifname, err)
-	}
+	Mustf(t, e.handle(t).QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "pfifo"}), "give %s a queue", e.Ifname)
 }
 
 // byAddress returns the interface with a hardware address, or nil.
@@ -205,20 +195,14 @@ func (e *End) tidy(t testing.TB, mtu int) {
 	h := e.handle(t)
 	link := e.link(t)
 	addrs, err := h.AddrList(link, netlink.FAMILY_V4)
-	if err != nil {
-		t.Fatalf("list the addresses of %s: %v", e.Ifname, err)
-	}
+	Mustf(t, err, "list the addresses of %s", e.Ifname)
 	for _, a := range addrs {
-		if err := h.AddrDel(link, &a); err != nil {
-			t.Fatalf("take %v off %s: %v", a.IPNet, e.Ifname, err)
-		}
+		Mustf(t, h.AddrDel(link, &a), "take %v off %s", a.IPNet, e.Ifname)
 	}
 	if link.Attrs().MTU == mtu {
 		return
 	}
-	if err := h.LinkSetMTU(link, mtu); err != nil {
-		t.Fatalf("set the MTU of %s to %d: %v", e.Ifname, mtu, err)
-	}
+	Mustf(t, h.LinkSetMTU(link, mtu), "set the MTU of %s to %d", e.Ifname, mtu)
 }
 
 // spread sets the card's number of queues. It also makes the card's hash include UDP ports.

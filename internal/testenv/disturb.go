@@ -34,18 +34,12 @@ func (e *End) Disturb(t testing.TB, d Disturbance) (mend func() (carried, lost u
 		n.running.Go(func() { n.carry(i) })
 	}
 	mend = sync.OnceValues(func() (carried, lost uint64) {
-		if err := errors.Join(h.LinkDel(veth), h.LinkSetMasterByIndex(port, bridge)); err != nil {
-			t.Errorf("remove a bad network: %v", err)
-		}
-		if err := n.end(); err != nil {
-			t.Errorf("carry frames: %v", err)
-		}
+		Checkf(t, errors.Join(h.LinkDel(veth), h.LinkSetMasterByIndex(port, bridge)), "remove a bad network")
+		Checkf(t, n.end(), "carry frames")
 		return n.carried.Load(), n.lost.Load()
 	})
 	t.Cleanup(func() { mend() })
-	if err != nil {
-		t.Fatalf("put a bad network at %s: %v", e.port.Ifname, err)
-	}
+	Mustf(t, err, "put a bad network at %s", e.port.Ifname)
 	return mend
 }
 
@@ -57,9 +51,7 @@ func (e *End) detour(t testing.TB) (near, far *End, veth *netlink.Veth) {
 	attrs.Name, attrs.MTU = near.Ifname, e.link(t).Attrs().MTU
 	veth = netlink.NewVeth(attrs)
 	veth.PeerName, veth.PeerMTU = "f"+e.Ifname, uint32(attrs.MTU)
-	if err := e.handle(t).LinkAdd(veth); err != nil {
-		t.Fatalf("make a link between %s and its bridge: %v", e.Ifname, err)
-	}
+	Mustf(t, e.handle(t).LinkAdd(veth), "make a link between %s and its bridge", e.Ifname)
 	far = &End{Namespace: e.Namespace, Ifname: veth.PeerName}
 	near.Index, far.Index = near.link(t).Attrs().Index, far.link(t).Attrs().Index
 	near.setUp(t, near.Ifname)

@@ -68,9 +68,7 @@ func DiskFile(t testing.TB, size uint64) string {
 	if size == 0 {
 		return f.Name()
 	}
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(size)); err != nil {
-		t.Fatalf("allocate %d bytes for %s: %v", size, f.Name(), err)
-	}
+	Mustf(t, unix.Fallocate(int(f.Fd()), 0, 0, int64(size)), "allocate %d bytes for %s", size, f.Name())
 	return f.Name()
 }
 

@@ -53,9 +53,7 @@ type holdings struct {
 func takeHoldings(t testing.TB) holdings {
 	t.Helper()
 	fds, err := openFDs()
-	if err != nil {
-		t.Fatalf("list the open descriptors: %v", err)
-	}
+	Mustf(t, err, "list the open descriptors")
 	return holdings{fds, goroutines(), mappedHugeKiB()}
 }
 

@@ -43,13 +43,9 @@ func note(t testing.TB, kind, value string) (forget func()) {
 		t.Fatalf("ledger kind %q has no undo", kind)
 	}
 	entry := kind + " " + value
-	if err := own.add(entry); err != nil {
-		t.Fatalf("note %s in the test ledger: %v", entry, err)
-	}
+	Mustf(t, own.add(entry), "note %s in the test ledger", entry)
 	return func() {
-		if err := own.strike(entry); err != nil {
-			t.Errorf("strike %s out of the test ledger: %v", entry, err)
-		}
+		Checkf(t, own.strike(entry), "strike %s out of the test ledger", entry)
 	}
 }
 

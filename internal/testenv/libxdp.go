@@ -51,9 +51,7 @@ func NewLibxdp(t testing.TB, e *End) *Libxdp {
 	}
 	t.Cleanup(func() {
 		t.Helper()
-		if err := unmount(root); err != nil {
-			t.Errorf("unmount %s: %v", root, err)
-		}
+		Checkf(t, unmount(root), "unmount %s", root)
 		forget()
 	})
 	t.Setenv("LIBXDP_BPFFS", root)
@@ -103,9 +101,7 @@ func (l *Libxdp) TryLoad(t testing.TB, generic bool, names ...string) error {
 // Load is TryLoad in driver mode. It must succeed.
 func (l *Libxdp) Load(t testing.TB, names ...string) {
 	t.Helper()
-	if err := l.TryLoad(t, false, names...); err != nil {
-		t.Fatalf("load %v: %v", names, err)
-	}
+	Mustf(t, l.TryLoad(t, false, names...), "load %v", names)
 }
 
 // Unload unloads the program of that name.
@@ -131,9 +127,7 @@ func (l *Libxdp) Status(t testing.TB) (all []Loaded) {
 		}
 		priority, err := strconv.Atoi(f[1])
 		id, e := strconv.Atoi(f[3])
-		if err := errors.Join(err, e); err != nil {
-			t.Fatalf("xdp-loader says %q: %v", line, err)
-		}
+		Mustf(t, errors.Join(err, e), "xdp-loader says %q", line)
 		all = append(all, Loaded{priority, f[2], uint32(id)})
 	}
 	return all

@@ -12,9 +12,7 @@ import (
 func (e *End) SetDown(t testing.TB) {
 	t.Helper()
 	h := e.handle(t)
-	if err := h.LinkSetDown(e.link(t)); err != nil {
-		t.Fatalf("set %s down: %v", e.Ifname, err)
-	}
+	Mustf(t, h.LinkSetDown(e.link(t)), "set %s down", e.Ifname)
 }
 
 // SetUp sets the interface up again and waits until both ends have a link.
@@ -28,9 +26,7 @@ func (e *End) SetUp(t testing.TB) {
 func (e *End) Rename(t testing.TB, name string) {
 	t.Helper()
 	h := e.handle(t)
-	if err := h.LinkSetName(e.link(t), name); err != nil {
-		t.Fatalf("rename %s to %s: %v", e.Ifname, name, err)
-	}
+	Mustf(t, h.LinkSetName(e.link(t), name), "rename %s to %s", e.Ifname, name)
 	e.Ifname = name
 }
 

@@ -24,21 +24,15 @@ const (
 func (e *End) Lose(t testing.TB, d Direction, tcp uint16) (mend func()) {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: dropping(tcp)})
-	if err != nil {
-		t.Fatalf("load a program that drops frames: %v", err)
-	}
+	Mustf(t, err, "load a program that drops frames")
 	defer p.Close()
 	h, link := e.port.handle(t), e.port.link(t)
 	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
-	if err := h.QdiscReplace(qdisc); err != nil {
-		t.Fatalf("prepare %s for a program: %v", e.port.Ifname, err)
-	}
+	Mustf(t, h.QdiscReplace(qdisc), "prepare %s for a program", e.port.Ifname)
 	mend = func() { _ = h.QdiscDel(qdisc) } // gone if another loss was undone, or the link
 	t.Cleanup(mend)
 	filter := &netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: uint32(d), Priority: 1, Protocol: unix.ETH_P_ALL}, Fd: p.FD(), Name: "drop", DirectAction: true}
-	if err := h.FilterAdd(filter); err != nil {
-		t.Fatalf("drop frames at %s: %v", e.port.Ifname, err)
-	}
+	Mustf(t, h.FilterAdd(filter), "drop frames at %s", e.port.Ifname)
 	return mend
 }
 

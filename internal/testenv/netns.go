@@ -44,9 +44,7 @@ func NewNamespace(t testing.TB) *Namespace {
 		if ns.netlink != nil {
 			ns.netlink.Close()
 		}
-		if err := errors.Join(ns.fd.Close(), netnsdir.Delete(name)); err != nil {
-			t.Errorf("delete network namespace %s: %v", name, err)
-		}
+		Checkf(t, errors.Join(ns.fd.Close(), netnsdir.Delete(name)), "delete network namespace %s", name)
 		forget()
 	})
 	return ns
@@ -77,13 +75,9 @@ func (n *Namespace) Do(t testing.TB, f func()) {
 	t.Helper()
 	runtime.LockOSThread()
 	home, err := netns.Get()
-	if err != nil {
-		t.Fatalf("look up the thread's network namespace: %v", err)
-	}
+	Mustf(t, err, "look up the thread's network namespace")
 	defer home.Close()
-	if err := netns.Set(n.fd); err != nil {
-		t.Fatalf("enter network namespace %s: %v", n.Name, err)
-	}
+	Mustf(t, netns.Set(n.fd), "enter network namespace %s", n.Name)
 	defer func() {
 		if err := netns.Set(home); err != nil {
 			// The thread stays locked: it ends with the goroutine, and no other goroutine runs in

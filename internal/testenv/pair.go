@@ -112,9 +112,7 @@ func (p *Pair) join(t testing.TB, o PairOptions) {
 	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr = p.B.Ifname, uint32(o.MTU), p.B.MAC
 	veth.PeerNumTxQueues, veth.PeerNumRxQueues = uint32(o.Queues), uint32(o.Queues)
 	veth.PeerNamespace = netlink.NsFd(p.B.fd)
-	if err := h.LinkAdd(veth); err != nil {
-		t.Fatalf("make veth pair %s, %s: %v", p.A.Ifname, p.B.Ifname, err)
-	}
+	Mustf(t, h.LinkAdd(veth), "make veth pair %s, %s", p.A.Ifname, p.B.Ifname)
 	p.A.Index, p.B.Index = p.A.link(t).Attrs().Index, p.B.link(t).Attrs().Index
 	// The kernel removes a namespace asynchronously. Deleting the link here keeps the interfaces
 	// from outliving the test.
@@ -129,9 +127,7 @@ func (n *Namespace) handle(t testing.TB) *netlink.Handle {
 		return n.netlink
 	}
 	h, err := netlink.NewHandleAt(n.fd, unix.NETLINK_ROUTE)
-	if err != nil {
-		t.Fatalf("open netlink in %s: %v", n.Name, err)
-	}
+	Mustf(t, err, "open netlink in %s", n.Name)
 	n.netlink = h
 	return h
 }
@@ -140,9 +136,7 @@ func (e *End) link(t testing.TB) netlink.Link {
 	t.Helper()
 	h := e.handle(t)
 	link, err := h.LinkByName(e.Ifname)
-	if err != nil {
-		t.Fatalf("look up %s in %s: %v", e.Ifname, e.Name, err)
-	}
+	Mustf(t, err, "look up %s in %s", e.Ifname, e.Name)
 	return link
 }
 
@@ -171,9 +165,7 @@ func (e *End) addAddr(t testing.TB, ip netip.Addr, bits int) {
 	t.Helper()
 	h := e.handle(t)
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())}}
-	if err := h.AddrAdd(e.link(t), addr); err != nil {
-		t.Fatalf("give %s the address %v: %v", e.Ifname, ip, err)
-	}
+	Mustf(t, h.AddrAdd(e.link(t), addr), "give %s the address %v", e.Ifname, ip)
 }
 
 // awaitIPv6 waits until the IPv6 address is usable. The kernel completes it asynchronously, even
@@ -184,9 +176,7 @@ func (e *End) awaitIPv6(t testing.TB) {
 	link := e.link(t)
 	Wait(t, 5*time.Second, e.Ifname+" to take its IPv6 address", func() bool {
 		addrs, err := h.AddrList(link, netlink.FAMILY_V6)
-		if err != nil {
-			t.Fatalf("list the addresses of %s: %v", e.Ifname, err)
-		}
+		Mustf(t, err, "list the addresses of %s", e.Ifname)
 		for _, a := range addrs {
 			if a.Flags&unix.IFA_F_TENTATIVE != 0 {
 				return false
@@ -204,7 +194,5 @@ func (e *End) setUp(t testing.TB, name string) {
 	if err == nil {
 		err = h.LinkSetUp(link)
 	}
-	if err != nil {
-		t.Fatalf("set %s in %s up: %v", name, e.Name, err)
-	}
+	Mustf(t, err, "set %s in %s up", name, e.Name)
 }

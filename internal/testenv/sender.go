@@ -56,9 +56,7 @@ func (n *Namespace) packetSocket(t testing.TB) (fd int) {
 
 func (e *End) bind(t testing.TB, socket int) {
 	t.Helper()
-	if err := unix.Bind(socket, &unix.SockaddrLinklayer{Ifindex: e.Index}); err != nil {
-		t.Fatalf("bind a packet socket to %s: %v", e.Ifname, err)
-	}
+	Mustf(t, unix.Bind(socket, &unix.SockaddrLinklayer{Ifindex: e.Index}), "bind a packet socket to %s", e.Ifname)
 }
 
 // Refused counts the frames for which the interface's queue had no room. They are not sent again,
@@ -98,9 +96,7 @@ func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int
 		if errors.Is(err, unix.EAGAIN) { // the other card stays full
 			return sent
 		}
-		if err != nil {
-			t.Fatalf("send frame %d of %d bytes: %v", i, len(f), err)
-		}
+		Mustf(t, err, "send frame %d of %d bytes", i, len(f))
 		if ok {
 			sent++
 		}

@@ -32,9 +32,7 @@ func ServedFile(t testing.TB, b Backing) (path string) {
 	path = filepath.Join(t.TempDir(), "served")
 	Must(t, os.WriteFile(path, nil, 0o600))
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatalf("serve a file: open /dev/fuse: %v", err)
-	}
+	Mustf(t, err, "serve a file: open /dev/fuse")
 	forget := note(t, "mount", path)
 	if err := unix.Mount("unifiedd-test", path, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=100600,user_id=0,group_id=0", fd)); err != nil {
 		forget()
@@ -77,14 +75,10 @@ func Attached(t testing.TB, file string) (device string, detach func()) {
 	t.Helper()
 	Root(t)
 	back, err := unix.Open(file, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatalf("open %s: %v", file, err)
-	}
+	Mustf(t, err, "open %s", file)
 	defer unix.Close(back)
 	dev, err := attachLoop(back, filepath.Base(file), 0)
-	if err != nil {
-		t.Fatalf("make a loop device over %s: %v", file, err)
-	}
+	Mustf(t, err, "make a loop device over %s", file)
 	detach = sync.OnceFunc(func() {
 		Check(t, detachLoop(dev))
 	})

@@ -71,8 +71,6 @@ func Stir(t testing.TB, program, setting string) (stop func()) {
 	Must(t, cmd.Start())
 	return func() {
 		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the program that takes huge pages: %v", err)
-		}
+		Checkf(t, cmd.Wait(), "the program that takes huge pages")
 	}
 }

@@ -43,9 +43,7 @@ func newSwitch(t testing.TB, n int, o PairOptions, end func(i int) End) []*End {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = "hub", o.MTU
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
-	if err := hub.handle(t).LinkAdd(bridge); err != nil {
-		t.Fatalf("make a bridge: %v", err)
-	}
+	Mustf(t, hub.handle(t).LinkAdd(bridge), "make a bridge")
 	t.Cleanup(func() { _ = hub.handle(t).LinkDel(bridge) })
 	(&End{Namespace: hub}).setUp(t, "hub")
 	var all []*End
@@ -55,9 +53,7 @@ func newSwitch(t testing.TB, n int, o PairOptions, end func(i int) End) []*End {
 		port.MAC[1], port.MAC[4] = 0x78, e.MAC[4]+1
 		p := &Pair{A: e, B: port, MTU: o.MTU, Queues: 1}
 		p.join(t, o)
-		if err := hub.handle(t).LinkSetMaster(port.link(t), bridge); err != nil {
-			t.Fatalf("add a port to the bridge: %v", err)
-		}
+		Mustf(t, hub.handle(t).LinkSetMaster(port.link(t), bridge), "add a port to the bridge")
 		p.A.offloadsOff(t)
 		p.B.offloadsOff(t)
 		p.A.up(t, o)

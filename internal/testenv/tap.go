@@ -37,9 +37,7 @@ func NewTap(t testing.TB, o PairOptions) *Tap {
 	link := tap.link(t)
 	tap.Index = link.Attrs().Index
 	h := tap.handle(t)
-	if err := errors.Join(h.LinkSetHardwareAddr(link, tap.MAC), h.LinkSetMTU(link, o.MTU), h.LinkSetTxQLen(link, tapQueue)); err != nil {
-		t.Fatalf("set up %s: %v", tap.Ifname, err)
-	}
+	Mustf(t, errors.Join(h.LinkSetHardwareAddr(link, tap.MAC), h.LinkSetMTU(link, o.MTU), h.LinkSetTxQLen(link, tapQueue)), "set up %s", tap.Ifname)
 	tap.up(t, o)
 	if o.IPv6 && !o.NoAddresses {
 		tap.awaitIPv6(t)

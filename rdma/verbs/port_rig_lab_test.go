@@ -59,9 +59,7 @@ func wire(t *testing.T, card string) {
 	if err == nil {
 		err = netlink.LinkSetUp(link)
 	}
-	if err != nil {
-		t.Fatalf("set %s up: %v", card, err)
-	}
+	testenv.Mustf(t, err, "set %s up", card)
 	t.Cleanup(func() { _ = netlink.LinkSetDown(link) })
 }
 

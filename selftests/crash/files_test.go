@@ -56,9 +56,7 @@ func numbers(t *testing.T, files []string) (all []uint64) {
 	t.Helper()
 	for _, name := range files {
 		captured, err := testenv.ReadCapture(t, name)
-		if err != nil {
-			t.Fatalf("%s: after %d packets: %v", name, len(captured), err)
-		}
+		testenv.Mustf(t, err, "%s: after %d packets", name, len(captured))
 		for _, p := range captured {
 			n, ok := testenv.Sequence(p.Data)
 			if !ok || !testenv.Intact(p.Data) {

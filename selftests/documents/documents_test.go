@@ -315,9 +315,7 @@ func (m *machine) give(t *testing.T, flow, program string) {
 			return err
 		})
 	}
-	if err != nil {
-		t.Fatalf("flow %s: %v", flow, err)
-	}
+	testenv.Mustf(t, err, "flow %s", flow)
 }
 
 // trade sends an order as the program of a flow, and checks that it reaches the exchange, which is on the other host. giver

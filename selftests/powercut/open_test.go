@@ -108,9 +108,7 @@ func (s *state) mount() error {
 		return fmt.Errorf("mount what is left: %w", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(s.dir, 0); err != nil {
-			t.Errorf("unmount %s: %v", s.dir, err)
-		}
+		testenv.Checkf(t, unix.Unmount(s.dir, 0), "unmount %s", s.dir)
 	})
 	return nil
 }

@@ -137,9 +137,7 @@ func (d *driver) write(t *testing.T, f flow, disk string) (n uint64) {
 		if err == nil && to == plain && safe {
 			err = plain.Sync()
 		}
-		if err != nil {
-			t.Fatalf("write block %d: %v", n, err)
-		}
+		testenv.Mustf(t, err, "write block %d", n)
 		if safe {
 			d.mark(t, Marker{Flow: uint32(f.number), Packets: n + 1})
 		}

@@ -97,9 +97,7 @@ func (a *actor) tell(t *testing.T, order, name string) {
 // signal sends a signal to the process.
 func (a *actor) signal(t *testing.T, s os.Signal) {
 	t.Helper()
-	if err := a.cmd.Process.Signal(s); err != nil {
-		t.Fatalf("%v to %s: %v", s, a.site.name, err)
-	}
+	testenv.Mustf(t, a.cmd.Process.Signal(s), "%v to %s", s, a.site.name)
 }
 
 // kill ends the process as a crash does.

@@ -43,9 +43,7 @@ func (c *captures) look(durable string) {
 	}
 	for _, name := range files {
 		found, err := testenv.ReadCapture(c.t, name)
-		if err != nil {
-			c.t.Errorf("%s: after %d packets: %v", name, len(found), err)
-		}
+		testenv.Checkf(c.t, err, "%s: after %d packets", name, len(found))
 		for _, p := range found {
 			c.came(name, p.Data)
 		}
@@ -61,9 +59,7 @@ func (c *captures) export() {
 		c.t.Fatalf("export %s: %v\n%s", c.device, err, out)
 	}
 	found, err := testenv.ReadCapture(c.t, name)
-	if err != nil {
-		c.t.Errorf("%s: after %d packets: %v", name, len(found), err)
-	}
+	testenv.Checkf(c.t, err, "%s: after %d packets", name, len(found))
 	for _, p := range found {
 		c.came(c.device, p.Data)
 	}
@@ -111,9 +107,7 @@ func (r *records) look(all bool) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			r.t.Fatalf("the log, behind record %d: %v", r.count, err)
-		}
+		testenv.Mustf(r.t, err, "the log, behind record %d", r.count)
 		seed, n, err := readMessage(m.Payload)
 		if err != nil {
 			r.t.Errorf("position %d of the log: %v", m.Position, err)

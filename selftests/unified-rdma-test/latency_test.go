@@ -21,9 +21,7 @@ func TestSlowBytes(t *testing.T) {
 	word, shift := wordAtEnd(l.bytes(l.in, 0))
 	for n := range uint32(3) {
 		time.AfterFunc(replyTimeout*4/10, func() { atomic.StoreUint32(word, (n+1)<<shift) })
-		if err := l.awaitByte(byte(n + 1)); err != nil {
-			t.Fatalf("byte %d, within the replyTimeout: %v", n+1, err)
-		}
+		testenv.Mustf(t, l.awaitByte(byte(n+1)), "byte %d, within the replyTimeout", n+1)
 	}
 	l.options.replyTimeout = 50 * time.Millisecond
 	if err := l.awaitByte(0); err == nil {

@@ -37,9 +37,7 @@ func TestBetweenGuests(t *testing.T) {
 	if err == nil {
 		err = netlink.LinkSetMTU(link, wireMTU)
 	}
-	if err != nil {
-		t.Fatalf("set up the wire between two guests, of which this is %q: %v", host, err)
-	}
+	testenv.Mustf(t, err, "set up the wire between two guests, of which this is %q", host)
 	p := softRoCE(wireCard, labenv.SoftRoCE(t, wireCard))
 	p.server, p.mtu = wireServer, 4096
 	t.Cleanup(func() { labenv.RDMAAtRest(t, p.device) })
@@ -61,9 +59,7 @@ func servesGuest(t *testing.T, p place) {
 		fallsSilent(t, s, p)
 		_, err = io.ReadAll(conn) // until the other guest closes the connection
 	}
-	if err != nil {
-		t.Errorf("wait for the other guest: %v", err)
-	}
+	testenv.Checkf(t, err, "wait for the other guest")
 	if status := s.ended(); status != 0 || s.Errs.String() != "" {
 		t.Errorf("the server ends with %d: %s%s", status, &s.Out, &s.Errs)
 	}
@@ -83,9 +79,7 @@ func fallsSilent(t *testing.T, s *server, p place) {
 	another[5] ^= 0x55
 	err = netlink.LinkSetHardwareAddr(link, another)
 	time.Sleep(5 * time.Second)
-	if err := errors.Join(err, netlink.LinkSetHardwareAddr(link, own)); err != nil {
-		t.Errorf("give %s another address: %v", p.card, err)
-	}
+	testenv.Checkf(t, errors.Join(err, netlink.LinkSetHardwareAddr(link, own)), "give %s another address", p.card)
 }
 
 // asksGuest is the client's side.

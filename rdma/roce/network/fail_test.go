@@ -124,9 +124,7 @@ func TestWithoutPermission(t *testing.T) {
 			ended <- err
 		}
 	}()
-	if err := <-ended; err != nil {
-		t.Errorf("a neighbour that the kernel knows: %v", err)
-	}
+	testenv.Checkf(t, <-ended, "a neighbour that the kernel knows")
 	wantError(t, "one that it does not know", <-ended, errPermission)
 }
 

@@ -23,9 +23,7 @@ func kept(t *testing.T, i *Interface, from, to string) *TrackedRoute {
 func now(t *testing.T, k *TrackedRoute) Route {
 	t.Helper()
 	w, err := k.Route()
-	if err != nil {
-		t.Errorf("the way to %v: %v", w.Destination, err)
-	}
+	testenv.Checkf(t, err, "the way to %v", w.Destination)
 	return w
 }
 

@@ -28,9 +28,7 @@ func TestMetricsBound(t *testing.T) {
 	}
 	client := http.Client{Timeout: testenv.Within(10 * time.Second), Transport: &http.Transport{DisableKeepAlives: true}}
 	got, err := client.Get("http://" + l.Addr().String())
-	if err != nil {
-		t.Fatalf("beside %d idle connections: %v", len(idle), err)
-	}
+	testenv.Mustf(t, err, "beside %d idle connections", len(idle))
 	got.Body.Close()
 	bound.mu.Lock()
 	open := bound.open.Len()

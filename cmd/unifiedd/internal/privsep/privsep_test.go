@@ -231,9 +231,7 @@ func TestVerify(t *testing.T) {
 	u := &identity{uid: 7}
 	good := caps.Status{UID: caps.ID{Real: 7, Effective: 7, Saved: 7, FS: 7}, NoNewPrivs: true, Permitted: caps.BPF, Bounding: 1<<41 - 1}
 	o := Options{Keep: caps.BPF}
-	if err := o.verify(good, u); err != nil {
-		t.Errorf("a good thread is refused: %v", err)
-	}
+	testenv.Checkf(t, o.verify(good, u), "a good thread is refused")
 	for name, spoil := range map[string]func(*caps.Status){
 		"effective":   func(s *caps.Status) { s.Effective |= caps.SysAdmin },
 		"permitted":   func(s *caps.Status) { s.Permitted |= caps.SysAdmin },
@@ -303,9 +301,7 @@ func begin(t *testing.T, role string, o Options) *running {
 	t.Cleanup(func() { r.Process.Kill(); r.Wait() })
 	r.out = bufio.NewScanner(out)
 	r.daemon, err = strconv.Atoi(r.line())
-	if err != nil {
-		t.Fatalf("the daemon did not begin: %v", err)
-	}
+	testenv.Mustf(t, err, "the daemon did not begin")
 	if r.daemon == r.Process.Pid {
 		t.Fatal("there is no parent process")
 	}
