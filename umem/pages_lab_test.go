@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestAllocateIsExact: if more pages are needed than are free, on the machine or on node 0,
@@ -17,9 +18,7 @@ func TestAllocateIsExact(t *testing.T) {
 		m := mustAllocate(t, Config{Size: (free+3)*hugePage - 1, Node: on})
 		_, during := mustFree(t, -1)
 		for range 2 {
-			if err := m.GiveBack(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, m.GiveBack())
 		}
 		if _, after := mustFree(t, -1); during != before+3 || after != before {
 			t.Errorf("on a node %v: of %d pages and 3 there were %d, and %d remain", on != nil, before, during, after)

@@ -42,9 +42,7 @@ func TestAllocateWaits(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	unlock()
-	if err := <-allocated; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-allocated)
 }
 
 // TestOpenAllocated: Open uses and releases allocated memory, and refuses memory that does not fit

@@ -29,9 +29,7 @@ func TestGiveBack(t *testing.T) {
 	n, noted := h.Added(), len(notes(place))
 	_, during := count(t)
 	for range 2 {
-		if err := h.GiveBack(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, h.GiveBack())
 	}
 	if _, after := count(t); during != before+n || n < 4 || after != before || noted != 1 || len(notes(place)) != 0 {
 		t.Errorf("%d pages, then %d with %d added and %d noted, and %d remain, %v", before, during, n, noted, after, notes(place))
@@ -69,9 +67,7 @@ func besideSurplus(t *testing.T, early bool) (before, after uint64) {
 	if early {
 		add()
 	}
-	if err := cancel(first); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, cancel(first))
 	if !early {
 		add()
 	}
@@ -79,9 +75,7 @@ func besideSurplus(t *testing.T, early bool) (before, after uint64) {
 	if early {
 		slices.Reverse(last)
 	}
-	if err := errors.Join(last[0](), last[1]()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(last[0](), last[1]()))
 	_, after = count(t)
 	return before, after
 }

@@ -208,16 +208,6 @@ func TestLeaksNamesWhatIsLeft(t *testing.T) {
 	}
 }
 
-func TestHelpersLeakNothing(t *testing.T) {
-	Root(t)
-	Leaks(t)
-	p := NewPair(t, PairOptions{})
-	HugePages(t, hugePageSize)
-	SendRaw(t, &p.A, Stream(&p.A, &p.B, 1, 0, 3, 100), SendOptions{})
-	Ext4(t, 1<<20)
-	Zram(t, 1<<20)
-}
-
 // mapPages maps huge pages, or returns nil.
 func mapPages(n int) []byte {
 	b, err := unix.Mmap(-1, 0, n*hugePageSize, unix.PROT_READ|unix.PROT_WRITE,

@@ -177,3 +177,11 @@ func (b *bed) iceoryx(ctx context.Context, size int) (s oneWay, err error) {
 	_, err = fmt.Sscan(string(out), &s.p50, &s.p99)
 	return s, err
 }
+
+// stderrOf returns what a command that failed has said.
+func stderrOf(err error) []byte {
+	if exit, is := errors.AsType[*exec.ExitError](err); is {
+		return exit.Stderr
+	}
+	return nil
+}

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -34,65 +33,6 @@ func content(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// entries returns the names in the store except the lock.
-func entries(t *testing.T, s *Store) (names []string) {
-	t.Helper()
-	all, err := os.ReadDir(s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range all {
-		if e.Name() != "lock" {
-			names = append(names, e.Name())
-		}
-	}
-	return names
-}
-
-// TestStoreKeeps: the store does not make an existing thing again, except with Refresh.
-func TestStoreKeeps(t *testing.T) {
-	s := testStore(t, t.TempDir())
-	for n, refresh := range []bool{false, false, true} {
-		s.Refresh = refresh
-		dir, err := s.get(t.Context(), "thing", filled(string(rune('0'+n))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := content(t, dir), []string{"0", "0", "2"}[n]; got != want {
-			t.Errorf("call %d gives %q, not %q", n, got, want)
-		}
-	}
-	if got := entries(t, s); len(got) != 1 {
-		t.Errorf("the store has %q", got)
-	}
-}
-
-// TestStoreFails: a failed attempt leaves nothing in the store, and an existing thing stays.
-func TestStoreFails(t *testing.T) {
-	s := testStore(t, t.TempDir())
-	broken := errors.New("the line went dead")
-	half := func(ctx context.Context, into, scratch string) error {
-		return errors.Join(filled("half")(ctx, into, scratch), filled("half")(ctx, scratch, into), broken)
-	}
-	if _, err := s.get(t.Context(), "thing", half); !errors.Is(err, broken) {
-		t.Fatal(err)
-	}
-	if got := entries(t, s); got != nil {
-		t.Errorf("the store has %q", got)
-	}
-	dir, err := s.get(t.Context(), "thing", filled("whole"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Refresh = true
-	if _, err := s.get(t.Context(), "thing", half); !errors.Is(err, broken) {
-		t.Fatal(err)
-	}
-	if got := content(t, dir); got != "whole" {
-		t.Errorf("an attempt that went wrong left %q", got)
-	}
 }
 
 // TestStoreAfterKill: unfinished files of a killed process do not get into a new thing.
