@@ -110,13 +110,13 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
-	var cut error // of captures that are truncated; their existing packets are exported
-	defer func() { err = errors.Join(err, end(err == nil), cut) }()
+	var cut error // of captures that are damaged; the packets before the damage are exported
 	x := export.New(to, want)
+	defer func() { err = errors.Join(err, end(err == nil && (cut == nil || x.Begun())), cut) }()
 	for _, name := range f.read {
 		if err = exportFrom(x, name, stderr); err != nil {
 			err = fmt.Errorf("export %s: %w", name, err)
-			if errors.Is(err, capfile.ErrCut) || errors.Is(err, errHeadless) {
+			if damage, is := errors.AsType[*capfile.Error](err); is && damage.Offset > 0 || errors.Is(err, capfile.ErrCut) || errors.Is(err, errHeadless) {
 				cut, err = errors.Join(cut, err), nil
 				continue
 			}
@@ -124,11 +124,14 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 		}
 	}
 	sum, flushed := x.Close()
-	tellExport(stderr, sum)
+	err = errors.Join(err, flushed)
+	if err == nil || f.file == "" || f.file == "-" { // otherwise there is no file
+		tellExport(stderr, sum)
+	}
 	if sum.Unreadable > 0 {
 		cut = errors.Join(cut, fmt.Errorf("%s of a ring: %w", plural(int(sum.Unreadable), "segment"), errHeadless))
 	}
-	return errors.Join(err, flushed)
+	return err
 }
 
 // output returns the writer for packets and the function that ends it. A file gets its name only if
@@ -238,10 +241,17 @@ func exportCapture(x *export.Exporter, name string) error {
 	if size < leastCapture {
 		return fmt.Errorf("it is no capture: it has %d bytes", size)
 	}
-	if err := x.AddCapture(in, size); err != nil || in.Cut == nil {
-		return err
+	err = x.AddCapture(in, size)
+	if damage, is := errors.AsType[*capfile.Error](err); is && damage.Offset > 0 {
+		err = fmt.Errorf("%w; of its %d bytes the last %d are not exported", err, size, size-damage.Offset)
 	}
-	return fmt.Errorf("%w: %w", capfile.ErrCut, in.Cut)
+	switch {
+	case in.Cut == nil:
+		return err
+	case err == nil:
+		return fmt.Errorf("%w: %w", capfile.ErrCut, in.Cut)
+	}
+	return fmt.Errorf("%w (%w)", err, in.Cut)
 }
 
 // tellExport prints what was exported and what was not.
@@ -276,4 +286,6 @@ func batches(n uint64) string {
 	return fmt.Sprintf("%d batches", n)
 }
 
-func stamp(ns uint64) string { return time.Unix(0, int64(ns)).Format(time.RFC3339Nano) }
+func stamp(ns uint64) string {
+	return time.Unix(int64(ns/1e9), int64(ns%1e9)).Format(time.RFC3339Nano) // from 2262 on int64 does not hold the nanoseconds
+}

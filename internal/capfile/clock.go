@@ -1,9 +1,6 @@
 package capfile
 
-import (
-	"math"
-	"math/bits"
-)
+import "math/bits"
 
 // clock describes an interface of a pcapng section: its link type, its snap length, and how to convert its
 // times.
@@ -59,15 +56,9 @@ func (p *Parser) option(b []byte) error {
 // last is the interface whose description is being read.
 func (p *Parser) last() *clock { return &p.interfaces[len(p.interfaces)-1] }
 
-// The finest resolutions that 64-bit division can convert, in powers beyond nanoseconds.
-const maxPower10, maxPower2 = 9 + 19, 63
-
 func (p *Parser) resolution(v byte) error {
 	c := p.last()
 	c.binary, c.power = v&0x80 != 0, v&0x7f
-	if c.binary && c.power > maxPower2 || !c.binary && c.power > maxPower10 {
-		return p.bad(errResolution)
-	}
 	p.options(p.place + 4)
 	return nil
 }
@@ -78,23 +69,20 @@ func (p *Parser) offset(seconds int64) error {
 	return nil
 }
 
-// time converts a number of units to nanoseconds since 1970. A time out of range becomes the earliest or
-// latest possible one.
-func (c *clock) time(units uint64) uint64 {
-	ns := c.nanoseconds(units)
-	if c.offset == 0 {
-		return ns
+// time converts a number of units to nanoseconds since 1970, rounded down. ok is false for a time before 1970, or after
+// 2554, which 64 bits cannot hold.
+func (c *clock) time(units uint64) (ns uint64, ok bool) {
+	high, low := c.nanoseconds(units)
+	byHigh, byLow := bits.Mul64(magnitude(c.offset), 1e9)
+	var carry uint64
+	if c.offset < 0 {
+		low, carry = bits.Sub64(low, byLow, 0)
+		high, carry = bits.Sub64(high, byHigh, carry)
+	} else {
+		low, carry = bits.Add64(low, byLow, 0)
+		high, carry = bits.Add64(high, byHigh, carry)
 	}
-	high, by := bits.Mul64(magnitude(c.offset), 1e9)
-	switch {
-	case c.offset < 0 && (high > 0 || by > ns):
-		return 0
-	case c.offset < 0:
-		return ns - by
-	case high > 0 || by > math.MaxUint64-ns:
-		return math.MaxUint64
-	}
-	return ns + by
+	return low, high == 0 && carry == 0
 }
 
 func magnitude(n int64) uint64 {
@@ -104,29 +92,27 @@ func magnitude(n int64) uint64 {
 	return uint64(n)
 }
 
-func (c *clock) nanoseconds(units uint64) uint64 {
-	if c.binary {
+// nanoseconds converts a number of units without the offset. The result has 128 bits.
+func (c *clock) nanoseconds(units uint64) (high, low uint64) {
+	switch {
+	case c.binary && c.power >= 64:
+		high, _ = bits.Mul64(units, 1e9)
+		return 0, high >> (c.power - 64)
+	case c.binary:
 		seconds, rest := units>>c.power, units&(1<<c.power-1)
-		high, low := bits.Mul64(rest, 1e9)
-		below := low
+		restHigh, below := bits.Mul64(rest, 1e9)
 		if c.power > 0 {
-			below = high<<(64-c.power) | low>>c.power
+			below = restHigh<<(64-c.power) | below>>c.power
 		}
-		return saturated(seconds, 1e9, below)
+		high, low = bits.Mul64(seconds, 1e9)
+		low, carry := bits.Add64(low, below, 0)
+		return high + carry, low
+	case c.power > 9+19:
+		return 0, 0
+	case c.power > 9:
+		return 0, units / ten(c.power-9)
 	}
-	if c.power > 9 {
-		return units / ten(c.power-9)
-	}
-	return saturated(units, ten(9-c.power), 0)
-}
-
-// saturated returns n*by+more, or the largest number if that overflows.
-func saturated(n, by, more uint64) uint64 {
-	high, low := bits.Mul64(n, by)
-	if high > 0 || low > math.MaxUint64-more {
-		return math.MaxUint64
-	}
-	return low + more
+	return bits.Mul64(units, ten(9-c.power))
 }
 
 // ten is 10 to the power of n, up to 19.

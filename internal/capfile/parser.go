@@ -57,7 +57,7 @@ var (
 	errOrder      = errors.New("no byte order")
 	errTrailer    = errors.New("the two lengths of the block differ")
 	errOption     = errors.New("an option does not fit its block")
-	errResolution = errors.New("an impossible resolution of times")
+	errTime       = errors.New("a time before 1970 or after 2554, which 64 bits of nanoseconds cannot hold (tell the right one by editcap -t)")
 	errInterface  = errors.New("the packet is of an interface that is not described")
 	errInterfaces = errors.New("too many interfaces")
 )

@@ -156,28 +156,36 @@ func TestByteOrders(t *testing.T) {
 	}
 }
 
-// TestTimes: the parser converts times of each resolution, even those that are too large.
+// TestTimes: the parser converts times of each resolution exactly, and refuses those before 1970 and after 2554.
 func TestTimes(t *testing.T) {
 	for _, c := range []struct {
 		clock clock
 		units uint64
 		want  uint64
+		ok    bool
 	}{
-		{clock{power: 9}, 123, 123},
-		{clock{power: 0}, 3, 3e9},
-		{clock{power: 0}, math.MaxUint64, math.MaxUint64},
-		{clock{power: 12}, 1999, 1},
-		{clock{power: 28}, math.MaxUint64, 1},
-		{clock{power: 63, binary: true}, 1 << 63, 1e9},
-		{clock{power: 0, binary: true}, 7, 7e9},
-		{clock{power: 32, binary: true}, 1<<32 | 1<<31, 1.5e9},
-		{clock{power: 9, offset: -1}, 1.5e9, 0.5e9},
-		{clock{power: 9, offset: -2}, 1.5e9, 0},
-		{clock{power: 9, offset: math.MinInt64}, 1, 0},
-		{clock{power: 9, offset: math.MaxInt64}, 1, math.MaxUint64},
+		{clock{power: 9}, 123, 123, true},
+		{clock{power: 9}, math.MaxUint64, math.MaxUint64, true},
+		{clock{power: 0}, 3, 3e9, true},
+		{clock{power: 0}, 99999999999, 0, false},
+		{clock{power: 0, offset: -99999999990}, 99999999999, 9e9, true},
+		{clock{power: 12}, 1999, 1, true},
+		{clock{power: 28}, math.MaxUint64, 1, true},
+		{clock{power: 29}, math.MaxUint64, 0, true},
+		{clock{power: 127}, 5, 0, true},
+		{clock{power: 63, binary: true}, 1 << 63, 1e9, true},
+		{clock{power: 64, binary: true}, math.MaxUint64, 999999999, true},
+		{clock{power: 65, binary: true}, 1 << 63, 250000000, true},
+		{clock{power: 127, binary: true}, 5, 0, true},
+		{clock{power: 0, binary: true}, 7, 7e9, true},
+		{clock{power: 32, binary: true}, 1<<32 | 1<<31, 1.5e9, true},
+		{clock{power: 9, offset: -1}, 1.5e9, 0.5e9, true},
+		{clock{power: 9, offset: -2}, 1.5e9, 0, false},
+		{clock{power: 9, offset: math.MinInt64}, 1, 0, false},
+		{clock{power: 9, offset: math.MaxInt64}, 1, 0, false},
 	} {
-		if got := c.clock.time(c.units); got != c.want {
-			t.Errorf("%+v of %d: %d, want %d", c.clock, c.units, got, c.want)
+		if got, ok := c.clock.time(c.units); ok != c.ok || ok && got != c.want {
+			t.Errorf("%+v of %d: %d, %v, want %d, %v", c.clock, c.units, got, ok, c.want, c.ok)
 		}
 	}
 }
@@ -209,7 +217,6 @@ func TestDamaged(t *testing.T) {
 		"interface":      {with(blockPacket, packet(o, 1, 1, nil, 0)), 1, at, "not described"},
 		"capture length": {with(blockPacket, long), 1, at, "impossible length"},
 		"short packet":   {with(blockPacket, nil), 1, at, "impossible length"},
-		"resolution":     {with(blockInterface, description(o, 1, 0, option(o, optionResolution, 29))), 1, at, "resolution"},
 		"option":         {with(blockInterface, description(o, 1, 0, []byte{9, 0, 200, 0, 1, 0, 0, 0})), 1, at, "option"},
 		"order":          {with(blockSection, make([]byte, 16)), 1, at, "byte order"},
 		"version":        {with(blockSection, append(o.AppendUint32(nil, orderMagic), 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)), 1, at, "version"},

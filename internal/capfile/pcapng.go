@@ -123,10 +123,11 @@ func (p *Parser) enhanced(kind uint32, b []byte) (Packet, bool, error) {
 		return Packet{}, false, p.bad(errInterface)
 	}
 	of := &p.interfaces[number]
-	p.packet = Packet{
-		Offset: p.start + packetHeader, Len: p.u32(b[20:]), Orig: p.u32(b[24:]), Link: of.link,
-		Time: of.time(uint64(p.u32(b[12:]))<<32 | uint64(p.u32(b[16:]))), Timed: true,
+	at, ok := of.time(uint64(p.u32(b[12:]))<<32 | uint64(p.u32(b[16:])))
+	if !ok {
+		return Packet{}, false, p.bad(errTime)
 	}
+	p.packet = Packet{Offset: p.start + packetHeader, Len: p.u32(b[20:]), Orig: p.u32(b[24:]), Link: of.link, Time: at, Timed: true}
 	return p.holds(packetHeader)
 }
 

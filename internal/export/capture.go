@@ -23,7 +23,7 @@ func (e *Exporter) AddCapture(f io.ReaderAt, size int64) error {
 		}
 		b, err := w.at(at, n)
 		if err != nil && at+int64(n) <= size {
-			return err
+			return &capfile.Error{Offset: at, Reason: err}
 		}
 		found, ok, err := p.Give(b)
 		if err != nil {
@@ -40,7 +40,7 @@ func (e *Exporter) AddCapture(f io.ReaderAt, size int64) error {
 		}
 		data, err := w.at(found.Offset, int(found.Len))
 		if err != nil {
-			return err
+			return &capfile.Error{Offset: found.Offset, Reason: err}
 		}
 		e.sum.Seen++
 		one := pcapng.Packet{Time: found.Time, Data: data, OrigLen: found.Orig}

@@ -73,6 +73,9 @@ func New(w io.Writer, s Select) *Exporter {
 	return &Exporter{w: out, want: s, interfaces: map[string]uint32{}, order: order{w: out}}
 }
 
+// Begun reports whether there is anything to write: the head of a file at least.
+func (e *Exporter) Begun() bool { return e.begun }
+
 // Close writes the buffered packets, and returns the summary.
 func (e *Exporter) Close() (Summary, error) {
 	err := e.order.flush()
