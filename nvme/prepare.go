@@ -76,6 +76,9 @@ func (t *Target) allocate(size uint64) error {
 // explainSpace adds how much space is free.
 func (t *Target) explainSpace(err error) error {
 	var fs unix.Statfs_t
+	if errors.Is(err, unix.EFBIG) {
+		return FileSizeLimit(err)
+	}
 	if !errors.Is(err, unix.ENOSPC) || unix.Fstatfs(t.fd, &fs) != nil {
 		return err
 	}
@@ -114,4 +117,13 @@ func (t *Target) sync() error {
 			return fmt.Errorf("make %s durable: %w", t.path, err)
 		}
 	}
+}
+
+// FileSizeLimit adds to an error of a file that is too large what the limit is.
+func FileSizeLimit(err error) error {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &l) == nil && l.Cur != unix.RLIM_INFINITY {
+		return fmt.Errorf("%w (files of this process may have %d bytes: raise LimitFSIZE, or ulimit -f)", err, l.Cur)
+	}
+	return fmt.Errorf("%w (the file system has no files as large)", err)
 }

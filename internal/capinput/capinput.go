@@ -111,9 +111,11 @@ var formats = []struct {
 	{[]byte{0x04, 0x22, 0x4d, 0x18}, func(r io.Reader) (io.Reader, error) { return lz4.NewReader(r), nil }},
 }
 
-// mostWindow bounds the memory of decompression, since zstd(1) --long=31 can make a file that needs this
-// much.
-const mostWindow = 2 << 30
+// mostWindow bounds the memory of decompression, as zstd(1) does without --long: a file of 100 bytes can demand 2 GiB.
+const mostWindow = 128 << 20
+
+// errWindow names the remedy for a file that demands more memory.
+var errWindow = fmt.Errorf("decompressing it takes more memory than %d MiB (decompress it first: zstd -d --long=31)", mostWindow>>20)
 
 // compression returns the decompressor for a stream with these first bytes; nil if it is not
 // compressed.
@@ -152,6 +154,8 @@ func copyOf(f *os.File, r io.Reader) (*Input, error) {
 	switch {
 	case room.err != nil:
 		return nil, errors.Join(fmt.Errorf("copy %s to %s: %w", f.Name(), directory(), room.err), to.Close())
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return nil, errors.Join(errWindow, to.Close())
 	case err != nil && in.Copied == 0:
 		return nil, errors.Join(fmt.Errorf("read: %w", err), to.Close())
 	case err != nil:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -129,3 +130,20 @@ func TestNoRoom(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// TestWindow: a small file that demands gigabytes to decompress is refused with the remedy, and takes no memory.
+func TestWindow(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	name := filepath.Join(t.TempDir(), "wide")
+	// A frame with a window of 2 GiB (RFC 8878, 3.1.1.1.2: exponent 21) and one raw block, the last one.
+	testenv.Must(t, os.WriteFile(name, []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3, 0x09, 0, 0, 'x'}, 0o600))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if in, err := Open(t.Context(), name); err == nil || !strings.Contains(err.Error(), "128 MiB") || !strings.Contains(err.Error(), "zstd -d --long=31") {
+		t.Errorf("%v: %v", in, err)
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64<<20 {
+		t.Errorf("it took %d bytes", after.TotalAlloc-before.TotalAlloc)
+	}
+	empty(t, os.Getenv("TMPDIR"))
+}

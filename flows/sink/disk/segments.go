@@ -2,9 +2,12 @@ package disk
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
@@ -221,6 +224,9 @@ func (o *segmentWriter) explain(number uint64, err error) error {
 	o.failedTarget.CompareAndSwap(nil, m.Segment.Target)
 	if _, ring := o.manager.Numbers(); ring { // the kernel's state says more than the error of the write
 		err = cmp.Or(m.Segment.Target.Health(), err)
+	}
+	if errors.Is(err, unix.EFBIG) {
+		err = nvme.FileSizeLimit(err)
 	}
 	return fmt.Errorf("write to %s before offset %d: %w; the packets of that write are lost and counted", m.Segment.Path(), m.Segment.Base+m.End, err)
 }

@@ -103,11 +103,26 @@ func (s *Source) due(now time.Time) int {
 	case begun == 0 || s.stopped.Load() || s.Done():
 		return 0
 	case s.rate > 0:
-		return int(s.queue(now.UnixNano()-begun, made))
+		return int(s.queue(s.elapsed(now, made), made))
 	case s.limit > 0:
 		return int(min(pipeline.Burst, s.limit-made))
 	}
 	return pipeline.Burst
+}
+
+// elapsed returns for how many nanoseconds packets are due. If the clock was set back, as many as were due before, and
+// the times of the next packets follow the clock.
+func (s *Source) elapsed(now time.Time, made uint64) int64 {
+	ns, due := now.UnixNano()-s.begun.Load(), made+s.late.Load()
+	if ns >= 0 && s.timesPassed(ns) >= due {
+		return ns
+	}
+	ns = 0
+	if due > 0 {
+		ns = int64(s.timeOf(due - 1))
+	}
+	s.begun.Store(now.UnixNano() - ns)
+	return ns
 }
 
 // queue returns the number of packets that wait after ns nanoseconds. It counts packets without

@@ -26,6 +26,25 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestClockSetBack: after the clock is set back nothing counts as lost, and packets go on at the same rate.
+func TestClockSetBack(t *testing.T) {
+	begun := time.Unix(1000, 0)
+	g := Source{rate: 1000}
+	g.begun.Store(begun.UnixNano())
+	if n := g.due(begun.Add(time.Second)); n != 1000 {
+		t.Fatalf("%d are due after a second", n)
+	}
+	g.packets.Add(1000)
+	back := begun.Add(-time.Hour)
+	for ms := range 10 {
+		now := back.Add(time.Duration(ms) * time.Millisecond)
+		if n := g.due(now); n != min(ms, 1) || g.late.Load() != 0 {
+			t.Errorf("%d ms after the clock was set back %d are due, and %d are lost", ms, n, g.late.Load())
+		}
+		g.packets.Add(uint64(min(ms, 1)))
+	}
+}
+
 // TestDeadline: between two packets the worker may sleep until the next one is due, and the packet is then
 // due. Before, the deadline was one interval early, so the worker woke every 50 µs for nothing.
 func TestDeadline(t *testing.T) {
