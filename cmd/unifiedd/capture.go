@@ -181,7 +181,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	case "-":
 		one.To.File = "/dev/stdout"
 	default:
-		path, err := filepath.Abs(f.file)
+		path, err := absolute(f.file)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -42,15 +43,49 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	unwritten := checkHelp(root)
 	cmd, err := root.ExecuteC()
+	if err == nil && *unwritten != nil {
+		return report(stderr, fmt.Errorf("write standard output: %w", *unwritten))
+	}
 	if err == nil {
 		return 0
+	}
+	if w, is := errors.AsType[*fs.PathError](err); is && w.Op == "write" && !*ran { // of --version
+		return report(stderr, err)
 	}
 	if !*ran {
 		fmt.Fprintf(stderr, "unifiedd: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
 	}
 	return report(stderr, err)
+}
+
+// checkHelp makes the error of writing a help text known, which cobra drops.
+func checkHelp(root *cobra.Command) (unwritten *error) {
+	unwritten = new(error)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		out := c.OutOrStdout()
+		c.SetOut(&checkedWriter{out, unwritten})
+		help(c, args)
+		c.SetOut(out)
+	})
+	return unwritten
+}
+
+// checkedWriter keeps the first error.
+type checkedWriter struct {
+	io.Writer
+	err *error
+}
+
+func (w *checkedWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if *w.err == nil {
+		*w.err = err
+	}
+	return n, err
 }
 
 // statusError ends the program with a status, and with a message if it contains an error.

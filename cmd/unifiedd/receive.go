@@ -216,8 +216,8 @@ func incomplete(w io.Writer, place, state string) error {
 		return err
 	}
 	if len(all) == 0 {
-		fmt.Fprintf(w, "%s: nothing is incomplete\n", place)
-		return nil
+		_, err := fmt.Fprintf(w, "%s: nothing is incomplete\n", place)
+		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	open := 0

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -153,7 +152,7 @@ func inputPath(name string) (string, error) {
 	if name == "-" {
 		return capinput.Standard, nil
 	}
-	return filepath.Abs(name)
+	return absolute(name)
 }
 
 func replay(parent context.Context, f replayFlags, cfg *config.Config, memory *umem.Memory, log *slog.Logger, stderr io.Writer) (err error) {

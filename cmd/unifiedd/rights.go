@@ -63,6 +63,20 @@ func warnUnfiltered(log *slog.Logger, why error) {
 	}
 }
 
+// absolute returns the absolute path of a file. Unlike filepath.Abs it does not need the right to look at the working
+// directory, which may be root's while the process is another user's.
+func absolute(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name), nil
+	}
+	var path [unix.PathMax]byte
+	n, err := unix.Getcwd(path[:])
+	if err != nil {
+		return "", fmt.Errorf("find the working directory: %w", err)
+	}
+	return filepath.Join(unix.ByteSliceToString(path[:n]), name), nil
+}
+
 // checkWritable returns an error with the user and the remedy if this process may not make files in
 // a directory.
 func checkWritable(dir string) error {

@@ -70,7 +70,7 @@ durable stays: send again), 1 after another error, 2 where the command line is w
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := os.Stat(args[0]); err != nil {
-				return fmt.Errorf("send: %w", err)
+				return errors.Join(checkAccess("read", args[0], unix.R_OK, "make it readable for the user"), fmt.Errorf("send: %w", err))
 			}
 			log := newLog(config.FormatText, slog.LevelWarn, c.ErrOrStderr())
 			region := f.region(1)
