@@ -37,7 +37,7 @@ type battle struct {
 	backing   string // the file in which it is
 	frozen    func() error
 	per       int           // blocks of the namespace in 4096 bytes
-	stopped   bool   // the near daemon, by SIGSTOP
+	stopped   bool          // the near daemon, by SIGSTOP
 	gone      bool          // the old host has no queue any more
 	asked     chan struct{} // closed when the daemon has answered; nil: it was not asked
 	last      []byte        // what the disk has; nil: not known
@@ -346,18 +346,24 @@ func (b *battle) goesOn() {
 func (b *battle) over() {
 	go b.host.admin.close()
 	go b.host.queues[0].close()
-	if b.near.end != nil && (b.asked != nil || b.random.IntN(3) == 0) {
+	stopped := b.asked != nil
+	b.awaits(b.asked)
+	if b.near.end != nil && (stopped || b.random.IntN(3) == 0) {
 		b.near.signals(syscall.SIGTERM)
 	}
-	for _, end := range []chan struct{}{b.asked, b.near.ending} {
-		if end == nil {
-			continue
-		}
-		select {
-		case <-end:
-		case <-time.After(waitLimit):
-			b.Fatal("the daemon has not ended")
-		}
-	}
+	b.awaits(b.near.ending)
 	b.asked, b.near.ending, b.gone = nil, nil, false
+}
+
+// awaits waits until a channel is closed; nil: there is nothing to wait for.
+func (b *battle) awaits(end chan struct{}) {
+	b.Helper()
+	if end == nil {
+		return
+	}
+	select {
+	case <-end:
+	case <-time.After(waitLimit):
+		b.Fatal("the daemon has not ended")
+	}
 }

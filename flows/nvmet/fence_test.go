@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -229,6 +230,28 @@ func TestReportWaits(t *testing.T) {
 	hears(two, 2000)
 	if b := s.bytes(v.at+8192, 256); b[5] != 1 || b[72] != keyTwo {
 		t.Errorf("the report is %x", b)
+	}
+}
+
+// TestKeeperHangs: while the file of reservations is on a disk that hangs, closing takes no longer than it may: other
+// flows of the worker would wait. When the disk answers, it ends.
+func TestKeeperHangs(t *testing.T) {
+	testenv.Leaks(t)
+	dir := testenv.Ext4(t, 24<<20)
+	k, err := openKeeper(filepath.Join(dir, "reservations"))
+	testenv.Must(t, err)
+	thaw, err := testenv.Freeze(dir)
+	testenv.Must(t, err)
+	c := &change{place: place{softNQN, 1}, host: fabrics.HostIdentity{ID: [16]byte{1}, NQN: softHost}, command: fabrics.ReservationCommand{Opcode: fabrics.OpReservationRegister, Other: 1}}
+	k.requests <- c
+	testenv.Wait(t, waitLimit, "the goroutine to have the change", func() bool { return len(k.requests) == 0 })
+	if stuck := new(nvme.StuckError); !errors.As(k.closeWithin(time.Millisecond), &stuck) {
+		t.Error("it is closed while the file is being written")
+	}
+	testenv.Check(t, thaw())
+	testenv.Wait(t, waitLimit, "the keeper to close", func() bool { return k.closeWithin(time.Millisecond) == nil })
+	if !c.done.Load() {
+		t.Error("it is closed before the change was made")
 	}
 }
 

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
@@ -37,7 +37,8 @@ type keeper struct {
 	snapshot atomic.Pointer[record]
 	failed   atomic.Pointer[error]
 	stop     chan struct{}
-	all      sync.WaitGroup
+	ended    chan struct{} // closed when the goroutine has ended
+	released bool
 }
 
 // change is a command for the keeper's goroutine, and its result.
@@ -90,7 +91,7 @@ func ShareNumber(reservations, nqn string, namespace uint32) (uint64, error) {
 
 // openKeeper opens the file, makes it if there is none, and becomes one of its servers.
 func openKeeper(path string) (k *keeper, err error) {
-	k = &keeper{requests: make(chan *change, 1), wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	k = &keeper{requests: make(chan *change, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{})}
 	if k.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func openKeeper(path string) (k *keeper, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reservations in %s: %w", path, err), k.release())
 	}
-	k.all.Go(k.run)
+	go k.run()
 	return k, nil
 }
 
@@ -200,6 +201,7 @@ func (k *keeper) acknowledge(number uint64) { k.word(wordMembers + 8*k.member).S
 
 // run executes changes and reads those of other servers.
 func (k *keeper) run() {
+	defer close(k.ended)
 	for {
 		select {
 		case <-k.stop:
@@ -385,18 +387,34 @@ func lockRange(f *os.File, at int64, kind int16) (ok bool, err error) {
 
 // Close ends the goroutine and gives up the server's place. The disks' queue must be closed. A change that waits
 // for other servers is not answered, and stays.
-func (k *keeper) Close() error {
+func (k *keeper) Close() error { return k.closeWithin(closeLimit) }
+
+// closeWithin is Close that waits at most limit for the file, which may be on a disk that hangs. It is called again
+// while the error is an nvme.StuckError.
+func (k *keeper) closeWithin(limit time.Duration) error {
+	if k.released {
+		return nil
+	}
 	select {
 	case <-k.stop:
-		return nil
 	default:
+		close(k.stop)
 	}
-	close(k.stop)
-	k.all.Wait()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-k.ended:
+	case <-late.C:
+		return &nvme.StuckError{Operations: 1, Cause: fmt.Errorf("the disk of %s, the file of reservations, does not answer", k.file.Name())}
+	}
 	return k.release()
 }
 
+// closeLimit is how long Close waits for the file.
+const closeLimit = 5 * time.Second
+
 func (k *keeper) release() (err error) {
+	k.released = true
 	if k.page != nil {
 		err = unix.Munmap(k.page)
 		k.page = nil

@@ -2,6 +2,7 @@ package nvmet
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
@@ -34,7 +35,7 @@ func (s *Server) openReservations() (err error) {
 
 // leaveReservations closes the keeper of a server that closes. While the disks' queue is open, its disks may still
 // write: the server then keeps its place, and acknowledges only what forbids nothing that a disk has.
-func (s *Server) leaveReservations(open error) error {
+func (s *Server) leaveReservations(open error, limit time.Duration) error {
 	k := s.reserving.keeper
 	switch {
 	case k == nil:
@@ -43,7 +44,7 @@ func (s *Server) leaveReservations(open error) error {
 		_, err := s.tendReservations()
 		return err
 	}
-	return k.Close()
+	return k.closeWithin(limit)
 }
 
 // reservationsOf returns the present state of a namespace; nil: it has none.

@@ -255,15 +255,15 @@ func (s *Server) pressed() bool {
 // Close waits for the disks as nvme.Queue.Close does, and gives every frame back to the region.
 // Serve must have returned before. Close is called on the server's thread, or after that thread has
 // ended. After an error it may be called again.
-func (s *Server) Close() error { return s.close((*nvme.Queue).Close) }
+func (s *Server) Close() error { return s.close((*nvme.Queue).Close, closeLimit) }
 
 // CloseWithin is Close with a limit to the wait for the disks. It is for a thread with other work,
 // which calls it again while the error is an nvme.StuckError.
 func (s *Server) CloseWithin(limit time.Duration) error {
-	return s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) })
+	return s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) }, limit)
 }
 
-func (s *Server) close(wait func(*nvme.Queue) error) error {
+func (s *Server) close(wait func(*nvme.Queue) error, limit time.Duration) error {
 	s.closed = true
 	var errs []error
 	for i := range s.sessions {
@@ -275,7 +275,7 @@ func (s *Server) close(wait func(*nvme.Queue) error) error {
 	if s.queue != nil {
 		open = wait(s.queue)
 	}
-	errs = append(errs, open, s.sent.Close(), s.came.Close(), s.leaveReservations(open))
+	errs = append(errs, open, s.sent.Close(), s.came.Close(), s.leaveReservations(open, limit))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close NVMe target %s: %w", s.config.Name, err)
 	}
