@@ -160,10 +160,11 @@ flows:
 func TestOrders(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{})
 	x := l.exchange(t)
-	f := l.start(t, l.orders("size: 40, rate: 100000, burst: 100000, price: {offset: 4, min: 100, max: 1635018144, is: buy}"), Options{}).Flows()[0]
+	f := l.start(t, l.orders("size: 42, length: {add: 2}, rate: 100000, burst: 100000, price: {offset: 6, min: 100, max: 1635018144, at: 2, is: buy}"), Options{}).Flows()[0]
+	framed := func(text string) string { return "\x00" + string(rune(len(text))) + text }
 	r := l.trader(t)
 	for i := range 300 {
-		text := fmt.Sprintf("buy %08d", i) // of which the price is in the digits
+		text := framed(fmt.Sprintf("buy %08d", i)) // of which the price is in the digits
 		if got := r.send(text); got.Err != nil || got.Position != uint64(i+1) {
 			t.Fatalf("order %d: %+v", i, got)
 		}
@@ -173,15 +174,16 @@ func TestOrders(t *testing.T) {
 		text string
 		err  error
 	}{
-		{"buy ~~~~", wire.OverLimit}, {"buy 12", wire.OverLimit}, {"sell ~~~~", nil}, {fmt.Sprintf("%41s", "long"), wire.OverLimit},
+		{framed("buy ~~~~"), wire.OverLimit}, {framed("buy 12"), wire.OverLimit}, {framed("sell ~~~~"), nil}, {framed(fmt.Sprintf("%41s", "long")), wire.OverLimit},
+		{framed("buy ~~~~")[:4], wire.OverLimit}, {framed("buy ~~~~")[4:], wire.OverLimit}, {framed("buy 1234") + framed("buy ~~~~"), wire.OverLimit},
 	} {
 		if got := r.send(c.text); !errors.Is(got.Err, c.err) || (got.Err == nil) != (c.err == nil) {
 			t.Errorf("%q: %+v, want %v", c.text, got, c.err)
 		}
 	}
-	r.hears("sell ~~~~")
+	r.hears(framed("sell ~~~~"))
 	s := f.Status()
-	if d := s.Dropped; d["price_outside"] != 1 || d["price_missing"] != 1 || d["over_size"] != 1 || d["over_rate"] != 0 {
+	if d := s.Dropped; d["price_outside"] != 1 || d["price_missing"] != 1 || d["over_size"] != 1 || d["not_one_order"] != 3 || d["over_rate"] != 0 {
 		t.Errorf("refused: %v", d)
 	}
 	left := s.Orders.Segments
@@ -201,13 +203,13 @@ func TestOrders(t *testing.T) {
 	c.SetLinger(0)
 	c.Close()
 	await(t, f, "another connection", func(s status.Flow) bool { return s.Orders.Connections == 2 && s.Orders.Connected })
-	if got := r.send("late order"); !errors.Is(got.Err, wire.NotKnown) {
+	if got := r.send(framed("late order")); !errors.Is(got.Err, wire.NotKnown) {
 		t.Errorf("over the first connection: %+v", got)
 	}
-	if got := r.send("login"); got.Err != nil {
+	if got := r.send(framed("login")); got.Err != nil {
 		t.Errorf("over the second connection: %+v", got)
 	}
-	r.hears("login")
+	r.hears(framed("login"))
 	if o := f.Status().Orders; o.Lost != 1 {
 		t.Errorf("%+v", o)
 	}

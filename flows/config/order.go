@@ -38,6 +38,16 @@ type OrderLimits struct {
 	Burst int  // orders at once; only with Rate
 	Size  Size // bytes of an order
 	Price *PriceBand
+	// Length is where orders of a program have their length, so that each message is one of them.
+	Length *OrderLength
+}
+
+// OrderLength is where an order has its length.
+type OrderLength struct {
+	Offset int // of the first byte in an order
+	Bits   int // of the length, an unsigned number: 16 or 32
+	Order  ByteOrder
+	Add    int // bytes of an order that its length does not count
 }
 
 // PriceBand limits the price of orders.
@@ -57,8 +67,10 @@ const (
 	defaultRetry    = time.Second
 	defaultSendRing = 512
 	defaultBits     = 32
-	defaultOrder    = KiB
-	maxOrder        = 1460 // bytes: more never fit a segment of Ethernet
+
+	defaultLengthBits = 16
+	defaultOrder      = KiB
+	maxOrder          = 1460 // bytes: more never fit a segment of Ethernet
 )
 
 func newOrder() *Order {
@@ -96,6 +108,16 @@ func (d *decoder) order(path string, n *yaml.Node, o *Order) {
 				"rate":  set(d, &l.Rate, parseInt),
 				"burst": set(d, &l.Burst, parseInt),
 				"size":  set(d, &l.Size, parseSize),
+				"length": func(path string, n *yaml.Node) {
+					o := &OrderLength{Bits: defaultLengthBits, Order: BigEndian}
+					l.Length = o
+					d.mapping(path, n, fields{
+						"offset": set(d, &o.Offset, parseInt),
+						"bits":   set(d, &o.Bits, parseInt),
+						"order":  set(d, &o.Order, oneOf(allByteOrders)),
+						"add":    set(d, &o.Add, parseInt),
+					})
+				},
 				"price": func(path string, n *yaml.Node) {
 					b := &PriceBand{Bits: defaultBits, Max: math.MaxUint64}
 					l.Price = b
@@ -142,6 +164,26 @@ func (v *validator) orders(path string, f *Flow) {
 		v.check(f.From.Message <= maxOrder, v.first(message, at), "orders of %s do not fit a segment: at most %d are possible", f.From.Message, maxOrder)
 	}
 	v.orderLimits(join(at, "limits"), o)
+	v.orderLength(join(at, "limits"), f)
+}
+
+// orderLength checks where orders have their length.
+func (v *validator) orderLength(at string, f *Flow) {
+	l, where := &f.To.Order.Limits, join(at, "length")
+	switch limited := l.Rate != 0 || l.Size != 0 || l.Price != nil; {
+	case v.explained(where):
+	case l.Length == nil && limited && f.Kind() == KindAttachOrder:
+		v.refuse(at, wrong("say where its length is, such as length: {offset: 0, bits: 16, add: 2} for SoupBinTCP",
+			"limits of a program's orders need length: it might send an order in parts, or several at once"))
+	case l.Length == nil:
+	case f.Kind() != KindAttachOrder:
+		v.refuse(where, wrong("remove it", "has a meaning only with from.attach: each order of a rule is whole"))
+	default:
+		v.check(l.Length.Bits == 16 || l.Length.Bits == 32, join(where, "bits"), "%d is not 16 or 32", l.Length.Bits)
+		v.check(within(l.Length.Offset, 0, maxOrder), join(where, "offset"), "%d is not from 0 to %d", l.Length.Offset, maxOrder)
+		v.check(within(l.Length.Add, 0, maxOrder), join(where, "add"), "%d is not from 0 to %d", l.Length.Add, maxOrder)
+		v.checkErr(join(where, "order"), member(l.Length.Order, allByteOrders))
+	}
 }
 
 // connection checks where a connection comes from.

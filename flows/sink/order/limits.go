@@ -20,16 +20,18 @@ const (
 	unconnected         // there is no connection
 	ended               // it would have had to wait, and the flow ended
 	late                // it would have had to wait, and a rule has made it
+	notOne              // the message is not exactly one order
 	verdicts            // how many there are
 	counted             // it is refused, and counted already
 )
 
-var verdictNames = [verdicts]string{"permitted", "over_size", "over_rate", "price_outside", "price_missing", "orders_stopped", "not_connected", "flow_ended", "too_late"}
+var verdictNames = [verdicts]string{"permitted", "over_size", "over_rate", "price_outside", "price_missing", "orders_stopped", "not_connected", "flow_ended", "too_late", "not_one_order"}
 
 // limits are the risk limits of a flow. They belong to the worker's thread.
 type limits struct {
-	size  int
-	price *config.PriceBand
+	size   int
+	price  *config.PriceBand
+	length *config.OrderLength // nil: each message is one order
 
 	// The bucket of the rate: nanoseconds of credit, of which each order takes each.
 	each   int64 // 0: no limit
@@ -39,7 +41,7 @@ type limits struct {
 }
 
 func newLimits(c *config.OrderLimits) limits {
-	l := limits{size: int(c.Size), price: c.Price}
+	l := limits{size: int(c.Size), price: c.Price, length: c.Length}
 	if c.Rate > 0 {
 		l.each = int64(time.Second) / int64(c.Rate)
 		l.most = l.each * int64(max(1, c.Burst))
@@ -53,6 +55,9 @@ func newLimits(c *config.OrderLimits) limits {
 func (l *limits) check(payload []byte, now int64) verdict {
 	if l.size > 0 && len(payload) > l.size {
 		return overSize
+	}
+	if l.length != nil && !isOne(l.length, payload) {
+		return notOne
 	}
 	if l.price != nil {
 		if v := priceOf(l.price, payload); v != permitted {
@@ -71,6 +76,23 @@ func (l *limits) check(payload []byte, now int64) verdict {
 	}
 	l.credit -= l.each
 	return permitted
+}
+
+// isOne reports whether a message is exactly one order. The exchange reads a stream: a message that is less, or more, would
+// have an order at a place where no limit looks at it.
+func isOne(at *config.OrderLength, payload []byte) bool {
+	if at.Offset+at.Bits/8 > len(payload) {
+		return false
+	}
+	var order binary.ByteOrder = binary.BigEndian
+	if at.Order == config.LittleEndian {
+		order = binary.LittleEndian
+	}
+	field := payload[at.Offset:]
+	if at.Bits == 16 {
+		return int(order.Uint16(field))+at.Add == len(payload)
+	}
+	return uint64(order.Uint32(field))+uint64(at.Add) == uint64(len(payload))
 }
 
 // giveBack undoes the rate's part of a check whose order has not left.

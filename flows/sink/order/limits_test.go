@@ -73,6 +73,56 @@ func TestPrice(t *testing.T) {
 	}
 }
 
+// TestOneOrder: with a length, each message that may leave is exactly one order. An order in parts, several in one message,
+// and one behind which something follows, may not: their prices and number would not be looked at.
+func TestOneOrder(t *testing.T) {
+	for _, c := range []config.OrderLength{
+		{Offset: 0, Bits: 16, Order: config.BigEndian, Add: 2}, {Offset: 2, Bits: 16, Order: config.LittleEndian}, {Offset: 0, Bits: 32, Order: config.LittleEndian, Add: 4},
+		{Offset: 4, Bits: 32, Order: config.BigEndian, Add: 8},
+	} {
+		l := newLimits(&config.OrderLimits{Length: &c, Price: &config.PriceBand{Offset: 26, Bits: 32, Max: 10, At: 10, Is: "UO"}, Rate: 1, Burst: 1000})
+		order := func(price uint32) []byte {
+			b := make([]byte, 26, 36)
+			copy(b[10:], "UO")
+			b = append(binary.BigEndian.AppendUint32(b, price), "rest"...)
+			var put binary.ByteOrder = binary.BigEndian
+			if c.Order == config.LittleEndian {
+				put = binary.LittleEndian
+			}
+			if c.Bits == 16 {
+				put.PutUint16(b[c.Offset:], uint16(len(b)-c.Add))
+			} else {
+				put.PutUint32(b[c.Offset:], uint32(len(b)-c.Add))
+			}
+			return b
+		}
+		good, dear := order(10), order(99)
+		credit := l.credit
+		if v := l.check(dear, 0); v != offPrice {
+			t.Errorf("%+v: an order of another price: %s", c, verdictNames[v])
+		}
+		for n := range len(dear) { // in two parts
+			if v := l.check(dear[:n], 0); v != notOne {
+				t.Errorf("%+v: the first %d bytes: %s", c, n, verdictNames[v])
+			}
+			if v := l.check(dear[n:], 0); n > 0 && v != notOne {
+				t.Errorf("%+v: the rest from %d: %s", c, n, verdictNames[v])
+			}
+		}
+		for name, b := range map[string][]byte{"two orders": append(order(10), dear...), "a byte more": append(order(10), 0)} {
+			if v := l.check(b, 0); v != notOne {
+				t.Errorf("%+v: %s: %s", c, name, verdictNames[v])
+			}
+		}
+		if l.credit != credit {
+			t.Errorf("%+v: what was refused has cost %d", c, credit-l.credit)
+		}
+		if v := l.check(good, 0); v != permitted {
+			t.Errorf("%+v: one order: %s", c, verdictNames[v])
+		}
+	}
+}
+
 // FuzzLimits: no payload and no time makes the check fail, and what may leave is within the limits.
 func FuzzLimits(f *testing.F) {
 	f.Add([]byte("UO..\x00\x00\x00\x64"), uint16(4), true, uint64(1), uint64(1000), uint16(0), "UO", uint8(9), int64(5))
