@@ -40,6 +40,7 @@ type Options struct {
 	Complete func(path string) // called for each complete file, on a goroutine of its flow; may be nil
 	Notes    string            // directory for notes about our rules in cards; empty: SteeringDir
 	Trace    string            // directory of the flight recorder, such as trace.DirectoryOf; empty: nothing is recorded
+	Halts    string            // file that keeps the kill switches, see HaltFile; empty: they are off when the daemon starts
 	Memory   *umem.Memory      // from umem.Allocate with RegionConfig; nil: use free pages. Open releases it
 }
 
@@ -91,6 +92,9 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	undo.Add(d.seconds.Close)
 	giveProcessors(&undo, len(c.Workers))
 	d.openTrace(&undo)
+	if err := d.halts.open(o.Halts); err != nil {
+		o.Log.Error("no order leaves", "err", err)
+	}
 	var err error
 	region := RegionConfig(c)
 	region.Memory = o.Memory
@@ -295,6 +299,7 @@ func (d *Daemon) Status() status.Daemon {
 	s := status.Daemon{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
 	s.Programs, s.States, s.Trace = d.programs(), d.stateStatus(), d.traceStatus()
 	s.Clock, s.TLS, s.Cluster = d.clock.look(), d.tlsStatus(), d.clusterStatus()
+	s.Orders = d.halts.status()
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}

@@ -3,6 +3,7 @@ package flows
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -10,10 +11,23 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// halts are the kill switches by the names of flows. A switch stays as it is while flows stop, start and change.
+// halts are the kill switches by the names of flows. A switch stays as it is while flows stop, start and change, and when
+// the daemon comes back.
 type halts struct {
-	mu  sync.Mutex
-	all map[string]*pipeline.Halt
+	mu    sync.Mutex
+	all   map[string]*pipeline.Halt
+	path  string // of the file with state; empty: it is not kept
+	state haltState
+	err   error // why the state is not in the file, or could not be read
+}
+
+// open reads the state of the switches.
+func (h *halts) open(path string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all, h.path = map[string]*pipeline.Halt{}, path
+	h.state, h.err = readHalts(path)
+	return h.err
 }
 
 // halt returns the kill switch of a flow.
@@ -22,30 +36,64 @@ func (d *Daemon) halt(name string) *pipeline.Halt {
 	defer d.halts.mu.Unlock()
 	h := d.halts.all[name]
 	if h == nil {
-		if d.halts.all == nil {
-			d.halts.all = map[string]*pipeline.Halt{}
-		}
 		h = &pipeline.Halt{}
 		d.halts.all[name] = h
+		if d.halts.state.stopped(name) {
+			h.Stop()
+		}
 	}
 	return h
+}
+
+// turn turns the switch of a flow, or all of them: also of flows that there are not yet.
+func (h *halts) turn(name string, on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state.set(name, on)
+	for flow, one := range h.all {
+		switch {
+		case name != AllOrders && name != flow:
+		case on:
+			one.Stop()
+		default:
+			one.Resume()
+		}
+	}
+}
+
+// keep writes the state to the file.
+func (h *halts) keep() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err = h.state.write(h.path); h.err != nil {
+		h.err = fmt.Errorf("the kill switch is turned, and its state is not kept over a restart of the daemon: %w (see control.state)", h.err)
+	}
+	return h.err
+}
+
+// status describes the switches.
+func (h *halts) status() *status.OrdersStopped {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &status.OrdersStopped{All: h.state.All, Flows: maps.Clone(h.state.Flows), File: h.path}
+	if h.err != nil {
+		s.Error = h.err.Error()
+	}
+	return s
 }
 
 // AllOrders stands for all flows that send orders.
 const AllOrders = "all"
 
-// orderFlows returns the flow of a name, or all flows that send orders.
+// orderFlows returns the flow of a name, or all flows that send orders, which may be none.
 func (d *Daemon) orderFlows(name string) (all []*Flow, err error) {
 	for _, f := range d.Flows() {
 		if f.sendsOrders() && (name == AllOrders || name == f.Name()) {
 			all = append(all, f)
 		}
 	}
-	if all != nil {
+	if all != nil || name == AllOrders {
 		return all, nil
-	}
-	if name == AllOrders {
-		return nil, errors.New("no flow sends orders")
 	}
 	f, err := d.Flow(name)
 	if err != nil {
@@ -66,40 +114,40 @@ func (f *Flow) sendsOrders() bool {
 // is not 0, the kernel or the interface has taken that many orders and could not send them within a second: they leave
 // when the exchange or the interface takes them.
 //
-// The switch stays on until ResumeOrders, also over reloads and restarts of the flow. Any goroutine may call it.
+// The switch stays on until ResumeOrders, also over reloads and restarts of the flow and of the daemon. With AllOrders it is
+// on for flows, too, that a reload adds, or gives another name. An error with answers says that the state is not in
+// Options.Halts. Any goroutine may call it.
 func (d *Daemon) StopOrders(name string) ([]status.OrderStop, error) {
 	all, err := d.orderFlows(name)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range all {
-		f.halt.Stop()
-	}
+	d.halts.turn(name, true)
 	var answers []status.OrderStop
 	for _, f := range all {
 		unsent, err := f.awaitHalt()
 		if err != nil {
-			return answers, err
+			return answers, errors.Join(err, d.halts.keep())
 		}
 		d.options.Log.Warn("orders are stopped", "flow", f.Name(), "held", f.halt.Held(), "unsent", unsent)
 		answers = append(answers, status.OrderStop{Flow: f.Name(), Stopped: true, Held: f.halt.Held(), Unsent: unsent})
 	}
-	return answers, nil
+	return answers, d.halts.keep() // behind the switch: a disk may hang
 }
 
-// ResumeOrders turns the kill switch off. Orders that were held are refused already, and do not leave.
+// ResumeOrders turns the kill switch of a flow off, or with AllOrders all of them. Orders that were held are refused already, and do not leave.
 func (d *Daemon) ResumeOrders(name string) ([]status.OrderStop, error) {
 	all, err := d.orderFlows(name)
 	if err != nil {
 		return nil, err
 	}
+	d.halts.turn(name, false)
 	var answers []status.OrderStop
 	for _, f := range all {
-		f.halt.Resume()
 		d.options.Log.Warn("orders may leave again", "flow", f.Name(), "held", f.halt.Held())
 		answers = append(answers, status.OrderStop{Flow: f.Name(), Held: f.halt.Held()})
 	}
-	return answers, nil
+	return answers, d.halts.keep()
 }
 
 // haltTime is how long StopOrders waits until the kernel has sent what it has taken.

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,12 +28,16 @@ flow, or ` + flows.AllOrders + ` for all of them.`,
 has not sent is held: it is refused and counted, also if it comes later. The command says how
 many that are so far. The kernel may send again what the exchange has not acknowledged.
 
-The connection stays, and so does the switch: over a reload, and over a stop and a start of
-the flow, until 'unifiedd orders resume'. It is off again when the daemon starts.
+The connection stays, and so does the switch: over a reload, a stop and a start of the flow, and
+a restart of the daemon, until 'unifiedd orders resume'. With `+flows.AllOrders+` it is on for flows, too, that
+a reload adds, or gives another name.
 
 The exit status is 1 if the kernel had taken an order that it could not send within a second.
-It leaves when the exchange takes it; 'unifiedd stop FLOW' closes the connection.`),
+It leaves when the exchange takes it; 'unifiedd stop FLOW' closes the connection. It is 1, too,
+if the state of the switch could not be kept in the directory control.state: the orders are
+stopped then, and leave again after a restart of the daemon.`),
 		newOrdersCommand("resume", control.ResumeOrders, "Let orders leave again", `Let orders of a flow leave again. Those that were held are refused already, and do not leave.`),
+		newOrdersStatus(),
 	)
 	return c
 }
@@ -54,6 +62,9 @@ func newOrdersCommand(verb string, do func(ctx context.Context, socket, flow str
 			if err := decode(raw, &all); err != nil {
 				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
+			if len(all) == 0 {
+				fmt.Fprintln(c.OutOrStdout(), "no flow sends orders now; this is so for those that a reload adds")
+			}
 			var errs []error
 			for _, a := range all {
 				what := "may leave again; held meanwhile"
@@ -70,4 +81,52 @@ func newOrdersCommand(verb string, do func(ctx context.Context, socket, flow str
 	}
 	addSocket(c, &socket)
 	return c
+}
+
+// newOrdersStatus makes the command that says which orders are stopped.
+func newOrdersStatus() *cobra.Command {
+	var socket string
+	c := &cobra.Command{
+		Use: "status", Short: "Say which orders are stopped", Args: cobra.NoArgs,
+		Long: `Say which orders are stopped, and in which file that is kept over a restart of the daemon. If
+that file could not be read when the daemon began, all orders are stopped. Flows are listed that
+send orders, or that the file names. The exit status is 1 if the state is not kept.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), ordersTime)
+			defer cancel()
+			raw, err := control.Status(ctx, socket)
+			if err != nil {
+				return err
+			}
+			var s status.Daemon
+			if err := decode(raw, &s); err != nil || s.Orders == nil {
+				return errors.Join(errors.New("the daemon's answer is not valid (is it of another version?)"), err)
+			}
+			return printStopped(c.OutOrStdout(), &s)
+		},
+	}
+	addSocket(c, &socket)
+	return c
+}
+
+// printStopped prints which orders are stopped.
+func printStopped(w io.Writer, s *status.Daemon) error {
+	word := map[bool]string{true: "stopped", false: "leave"}
+	fmt.Fprintf(w, "orders of all flows, and of those to come: %s\n", word[s.Orders.All])
+	flows := maps.Clone(s.Orders.Flows)
+	for i := range s.Flows {
+		if f := &s.Flows[i]; strings.HasSuffix(f.Kind, "-order") {
+			if _, named := flows[f.Name]; !named {
+				flows[f.Name] = s.Orders.All
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(flows)) {
+		fmt.Fprintf(w, "flow %s: %s\n", name, word[flows[name]])
+	}
+	if s.Orders.Error != "" {
+		return errors.New(s.Orders.Error)
+	}
+	fmt.Fprintf(w, "kept in %s\n", s.Orders.File)
+	return nil
 }

@@ -20,7 +20,8 @@ func TestOrders(t *testing.T) {
 	s := serve(t, pair, func(dir string) string {
 		return fmt.Sprintf(`
 region: {size: 32MiB, extents: 4}
-attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", out: 2MiB}]}
+control: {state: %s/state}
+attach: {socket: %[1]s/attach.sock, programs: [{name: trader, user: "%d", out: 2MiB}]}
 flows:
   - {name: orders, from: {attach: trader}, to: {order: {connect: "%s:4001", interface: %s}}}
   - {name: idle, from: {generate: 64, rate: 1}, to: {discard: true}}
@@ -34,9 +35,15 @@ flows:
 	}{
 		{[]string{"orders", "stop", "all"}, 0, "flow orders: orders are stopped; held so far: 0\n"},
 		{[]string{"status"}, 0, "unifiedd orders resume orders"},
+		{[]string{"orders", "status"}, 0, "orders of all flows, and of those to come: stopped\nflow orders: stopped\nkept in "},
+		{[]string{"orders", "resume", "orders"}, 0, "may leave again"},
+		{[]string{"orders", "status"}, 0, "those to come: stopped\nflow orders: leave\n"},
 		{[]string{"orders", "stop", "orders"}, 0, "are stopped"},
 		{[]string{"stop", "orders"}, 0, ""},
 		{[]string{"orders", "resume", "orders"}, 0, "flow orders: orders may leave again; held meanwhile: 0\n"},
+		{[]string{"orders", "status"}, 0, "those to come: stopped\nflow orders: leave\n"},
+		{[]string{"orders", "resume", "all"}, 0, "may leave again"},
+		{[]string{"orders", "status"}, 0, "those to come: leave\nflow orders: leave\n"},
 		{[]string{"orders", "stop", "idle"}, exitFailed, "orders of idle: flow idle sends no orders"},
 		{[]string{"orders", "resume", "none"}, exitFailed, `orders of none: there is no flow "none"`},
 		{[]string{"orders", "stop"}, exitUsage, "an argument is missing"},

@@ -84,7 +84,7 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	again, stopped := hangups()
 	defer stopped()
 	log := r.Log
-	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory, Trace: traceDirectory(cfg)})
+	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory, Trace: traceDirectory(cfg), Halts: flows.HaltFile(cfg.Control.State, cfg.Control.Socket)})
 	if err != nil {
 		return err
 	}

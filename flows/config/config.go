@@ -66,6 +66,7 @@ type Metrics struct {
 // Control has the socket on which the daemon serves status and profiles.
 type Control struct {
 	Socket string // absolute path of a unix socket
+	State  string // directory of what the daemon keeps of commands
 }
 
 // Trace configures the flight recorder.

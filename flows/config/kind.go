@@ -242,6 +242,9 @@ func (r *Region) InFrame(message Size) bool {
 	return r.Frame >= MessageOverhead && message <= Size(r.Frame-MessageOverhead)
 }
 
+// DefaultState is the default of control.state.
+const DefaultState = "/var/lib/unifiedd"
+
 // DefaultSocket is the control socket's default path.
 const DefaultSocket = "/run/unifiedd/control.sock"
 
@@ -263,7 +266,7 @@ func Default() *Config {
 		},
 		Workers: []Worker{NewWorker("main")},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
-		Control: Control{Socket: DefaultSocket},
+		Control: Control{Socket: DefaultSocket, State: DefaultState},
 		Trace:   Trace{Events: defaultEvents},
 		Attach:  Attach{Socket: DefaultAttachSocket},
 	}

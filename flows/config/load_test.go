@@ -84,7 +84,7 @@ func TestDefaults(t *testing.T) {
 		Region:  Region{Size: 256 * MiB, Pages: Pages2MiB, Frame: 4096, Extent: MiB, Extents: 16},
 		Workers: []Worker{{Name: "main", Wait: WaitSleep, Sleep: 200 * time.Microsecond}},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
-		Control: Control{Socket: "/run/unifiedd/control.sock"},
+		Control: Control{Socket: "/run/unifiedd/control.sock", State: "/var/lib/unifiedd"},
 		Trace:   Trace{Events: 4096},
 		Attach:  Attach{Socket: "/run/unifiedd/attach.sock"},
 		Flows: []Flow{{

@@ -18,7 +18,7 @@ func (d *decoder) config(n *yaml.Node, c *Config) {
 			d.mapping(p, n, fields{"listen": set(d, &c.Metrics.Listen, parseText)})
 		},
 		"control": func(p string, n *yaml.Node) {
-			d.mapping(p, n, fields{"socket": set(d, &c.Control.Socket, parseText)})
+			d.mapping(p, n, fields{"socket": set(d, &c.Control.Socket, parseText), "state": set(d, &c.Control.State, parseText)})
 		},
 		"trace": func(p string, n *yaml.Node) {
 			d.mapping(p, n, fields{"directory": set(d, &c.Trace.Directory, parseText), "events": set(d, &c.Trace.Events, parseInt)})

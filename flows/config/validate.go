@@ -165,6 +165,7 @@ func (v *validator) services() {
 		v.checkErr("metrics.listen", checkAddress(v.Metrics.Listen, "127.0.0.1:9300"))
 	}
 	v.checkErr("control.socket", checkPath(v.Control.Socket, maxSocket))
+	v.checkErr("control.state", checkPath(v.Control.State, maxFilePath))
 	if v.given("trace.directory", v.Trace.Directory) {
 		v.checkErr("trace.directory", checkPath(v.Trace.Directory, maxFilePath))
 	}

@@ -62,6 +62,14 @@ type OrderTimesFile struct {
 	Error   string            `json:"error,omitempty"` // why it takes none now
 }
 
+// OrdersStopped is which kill switches are on.
+type OrdersStopped struct {
+	All   bool            `json:"all"`             // of all flows that Flows does not name
+	Flows map[string]bool `json:"flows"`           // whether that of a flow is on, if it is not as All says
+	File  string          `json:"file"`            // that keeps it; empty: it is not kept
+	Error string          `json:"error,omitempty"` // why the file could not be read, or written
+}
+
 // OrderStop is the answer to a command that stops or resumes the orders of a flow.
 type OrderStop struct {
 	Flow    string `json:"flow"`

@@ -28,6 +28,8 @@ type Daemon struct {
 	TLS   *TLS  `json:"tls,omitempty"` // nil: connections are plain
 
 	Cluster *Cluster `json:"cluster,omitempty"` // nil: no resolver finds peers
+
+	Orders *OrdersStopped `json:"orders,omitempty"`
 }
 
 // Clock says whether the system's clock was set while the daemon ran. Times in captures and logs jump then.

@@ -25,7 +25,7 @@ attach.programs[].user attach.socket attach.states[].allow attach.states[].allow
 attach.states[].keys attach.states[].listen attach.states[].name attach.states[].objects attach.states[].rdma
 attach.states[].readers attach.states[].room attach.states[].words attach.states[].worker cluster.endpoints cluster.lease cluster.name
 cluster.peers[].address cluster.peers[].group cluster.peers[].peer cluster.prefix cluster.resolver cluster.tls.authority
-cluster.tls.certificate cluster.tls.key control.socket flows[].from.allow
+cluster.tls.certificate cluster.tls.key control.socket control.state flows[].from.allow
 flows[].from.allow_any_gid flows[].from.attach flows[].from.beside flows[].from.buffer flows[].from.busy_poll
 flows[].from.channel flows[].from.clients flows[].from.comment flows[].from.device flows[].from.engine
 flows[].from.fanout flows[].from.file flows[].from.files flows[].from.filter flows[].from.filter.object
