@@ -138,7 +138,7 @@ func memlock() string {
 func bindError(a attempt, err error) error {
 	switch {
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("%w: %w (another AF_XDP socket has it: stop that program)", ErrQueueBusy, err)
+		return fmt.Errorf("%w: %w (another AF_XDP socket has it, of another program or of another flow: stop that, or choose other queues)", ErrQueueBusy, err)
 	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		return fmt.Errorf("%w: %w", ErrInterfaceGone, err)
 	case errors.Is(err, unix.EOPNOTSUPP):

@@ -11,7 +11,7 @@
 // an order differs, comes twice or for a tick that it did not send, or is missing.
 //
 // A tick has 32 bytes: 'T', the side, 2 bytes of 0, price (4), sequence (8), shares (4), symbol (8), and 4 bytes of 0.
-// Numbers are big-endian. With -mold it is a message of MoldUDP64. The plain order has the same bytes, with 'O' in front.
+// Numbers are big-endian. With -mold it is a message of MoldUDP64. The plain order has the same bytes, but 'O' in place of 'T'.
 // With -protocol ouch it is an Enter message of OUCH 4.2 in SoupBinTCP, after a login, and the exchange answers each
 // with Accepted.
 //

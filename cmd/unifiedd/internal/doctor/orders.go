@@ -24,6 +24,7 @@ func (r *Report) addOrders(n needs) {
 				checks = append(checks, orderRoute(o))
 			}
 			checks = append(checks, orderQueue(o, n.Flows))
+			checks = append(checks, besideOrders(o, n.Flows)...)
 		}
 	}
 	if checks != nil {
@@ -68,6 +69,21 @@ func routeOut(name string, peer netip.Addr, link netlink.Link, o *config.Order) 
 		return ok(name, "it leads out of %s", a.Name)
 	}
 	return fail(name, "it leads out of %s, and not of %s or a VLAN on it", a.Name, o.Interface).with("set to.order.interface to the interface of the route, or add a route: ip route get %s", peer)
+}
+
+// besideOrders finds flows that receive from the interface of a flow that sends orders, from some of its queues: the card has
+// to put their packets there.
+func besideOrders(o *config.Order, flows []config.Flow) (checks []Check) {
+	queues, err := xdp.Queues(o.Interface)
+	for i := range flows {
+		f := &flows[i]
+		if err != nil || !f.From.Takes() || f.From.Steer != "" || f.From.Queues == nil || len(f.From.Queues) >= queues || !slices.Contains(f.From.All(), o.Interface) {
+			continue
+		}
+		checks = append(checks, warn("queues of flow "+f.Name, "it has queues %v of the %d of %s: packets that the card puts into others stay with the kernel", f.From.Queues, queues, o.Interface).
+			with("set from.steer, or have the card use these queues only: ethtool -X %s equal N, or weight", o.Interface))
+	}
+	return checks
 }
 
 // orderQueue reports whether the transmit queue of a flow is there, and no other flow's.

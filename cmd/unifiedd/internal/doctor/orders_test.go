@@ -8,7 +8,7 @@ import (
 )
 
 // TestOrders: the doctor finds an interface that does not lead to the exchange, a queue that is not there, and one that
-// another flow has.
+// another flow has. It warns of a flow beside it that has only some of the queues.
 func TestOrders(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{Queues: 2})
@@ -41,8 +41,15 @@ func TestOrders(t *testing.T) {
 		}
 		r := &Report{}
 		p.A.Do(t, func() { r.addOrders(needs{Config: conf, given: true}) })
-		if len(r.Sections) != 1 || len(r.Sections[0].Checks) != 2 {
+		more := 0
+		if len(c.takes) == 1 { // of two queues
+			more = 1
+		}
+		if len(r.Sections) != 1 || len(r.Sections[0].Checks) != 2+more {
 			t.Fatalf("%s: %+v", c.what, r.Sections)
+		}
+		for _, one := range r.Sections[0].Checks[2:] {
+			expect(t, c.what, one, Warn, "stay with the kernel")
 		}
 		for i, want := range []State{c.route, c.transmit} {
 			says := ""
