@@ -17,7 +17,7 @@ import (
 const leastStandstill = time.Second
 
 // standstill returns after how long without progress a disk counts as one that does not take records.
-func (d *Driver) standstill() time.Duration { return max(unlinked*d.config.Suspect, leastStandstill) }
+func (d *Driver) standstill() time.Duration { return max(2*d.config.Suspect, leastStandstill) }
 
 // readAgain is the time between two hand-overs of one member because it cannot read its log: the next leader may not be able
 // to read it either.

@@ -17,7 +17,7 @@ import (
 )
 
 // diskSize is the size of a member's disk in a test that fills it or makes it hang.
-const diskSize = 192 << 20
+const diskSize = 2 << 30
 
 // mount gives a member a disk of its own: a file system in a file. The test's mount namespace has it.
 func (g *group) mount(i int) {

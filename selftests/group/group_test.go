@@ -79,6 +79,14 @@ func newMounted(t *testing.T, seed uint64) *group {
 		g.mount(i)
 		g.start(i)
 	}
+	t.Cleanup(func() {
+		for i := range members {
+			if t.Failed() {
+				all := strings.Split(g.now[i].Log.String(), "\n")
+				t.Logf("member %d:\n%s", i+1, strings.Join(all[max(0, len(all)-40):], "\n"))
+			}
+		}
+	})
 	return g
 }
 
