@@ -149,7 +149,7 @@ func (g *group) suffer(f *fault) (r result) {
 	end := f.begin(g, who)
 	switch f.then {
 	case deposed:
-		next, _ := g.leader(who, epoch)
+		next, _ := g.leaderUnder(who, epoch) // a disk that is full harms nobody who appends nothing
 		r.took = time.Since(began)
 		g.Logf("member %d leads %v after member %d failed", next+1, r.took.Round(time.Millisecond), who+1)
 	case goesOn:
