@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/internal/addrlimit"
 )
 
 // Peer is another member.
@@ -69,10 +70,9 @@ const (
 	firstWait, lastWait = 5 * time.Millisecond, 500 * time.Millisecond
 	// sendTime is how long a peer may not take a message before it is disconnected.
 	sendTime = 5 * time.Second
-	// maxAccepted is how many connections of others there are at a time, those without a hello included.
-	// maxOfAddress is how many of those are from one address before their hello: a host that says nothing
-	// must not keep members out.
-	maxAccepted, maxOfAddress = 64, 8
+	// maxEarly is how many connections of others there are before their hello, and maxEarlyOfHost how many of those are of
+	// one host. Members have one each afterwards. SECURITY.md has both.
+	maxEarly, maxEarlyOfHost = 512, 64
 )
 
 // Transport is one member's connections. Any goroutine may call its methods.
@@ -85,8 +85,8 @@ type Transport struct {
 
 	mu    sync.Mutex
 	peers map[uint32]*peer
-	conns map[net.Conn]uint32 // that others dialed; 0: no hello yet. Those that this side ends are removed
-	early map[string]int      // by address: how many have no hello yet
+	conns map[net.Conn]uint32      // that others dialed; 0: no hello yet. Those that this side ends are removed
+	early *addrlimit.Set[net.Conn] // those of conns without a hello
 
 	logged atomic.Int64 // when a refusal was last logged
 
@@ -107,7 +107,7 @@ func Open(c Config, peers []Peer) (*Transport, error) {
 	if len(c.Group) > maxName {
 		return nil, fmt.Errorf("the group's name %q is longer than %d bytes", c.Group, maxName)
 	}
-	t := &Transport{config: c, peers: map[uint32]*peer{}, conns: map[net.Conn]uint32{}, early: map[string]int{}}
+	t := &Transport{config: c, peers: map[uint32]*peer{}, conns: map[net.Conn]uint32{}, early: addrlimit.New[net.Conn](maxEarly, maxEarlyOfHost)}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for _, at := range append([]string{c.Listen}, c.Further...) {
 		l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", at)
@@ -390,38 +390,24 @@ func (t *Transport) accept(l net.Listener) {
 			}
 			continue
 		}
-		if !t.enter(conn) {
-			t.stats.refused.Add(1)
-			_ = conn.Close() // nothing was said
-			continue
-		}
+		t.enter(conn)
 		t.all.Go(func() { t.serve(conn) })
 	}
 }
 
-// enter takes a connection in, if there is a place for it.
-func (t *Transport) enter(conn net.Conn) bool {
+// enter takes a connection in. If there are too many without a hello, it ends the oldest one of the same host, or of the host
+// that has the most: a member says hello at once, and gets in however many others say nothing.
+func (t *Transport) enter(conn net.Conn) {
+	host := addrlimit.Host(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.conns) >= maxAccepted || t.early[hostOf(conn)] >= maxOfAddress {
-		return false
+	if limit, rivals := t.early.Full(host); limit != addrlimit.None {
+		t.early.Remove(rivals[0])
+		delete(t.conns, rivals[0])
+		_ = rivals[0].Close() // its reader ends, and counts it
 	}
 	t.conns[conn] = 0
-	t.early[hostOf(conn)]++
-	return true
-}
-
-// greeted says that a connection's hello has come, or that it has ended without one. t.mu is held.
-func (t *Transport) greeted(conn net.Conn) {
-	host := hostOf(conn)
-	if t.early[host]--; t.early[host] == 0 {
-		delete(t.early, host)
-	}
-}
-
-func hostOf(conn net.Conn) string {
-	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String()) // always a TCP address
-	return host
+	t.early.Add(conn, host)
 }
 
 // serve reads the messages of a connection that a peer dialed.
@@ -460,7 +446,7 @@ func (t *Transport) listen(raw net.Conn) (from uint32, err error) {
 		if waits {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.greeted(raw)
+			t.early.Remove(raw)
 		}
 	}()
 	_ = raw.SetDeadline(time.Now().Add(helloTime)) // fails only if it is closed
@@ -511,7 +497,7 @@ func (t *Transport) admit(raw net.Conn, h *hello, name string) error {
 	}
 	t.drop(func(number uint32) bool { return number == h.from })
 	t.conns[raw] = h.from
-	t.greeted(raw)
+	t.early.Remove(raw)
 	return nil
 }
 

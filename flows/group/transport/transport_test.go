@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -160,8 +162,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestHostile: what is no message ends the connection, and only that one. An address has
-// no more connections than a limit.
+// TestHostile: what is no message ends the connection, and only that one.
 func TestHostile(t *testing.T) {
 	a := open(t, Config{Self: 1})
 	b := open(t, Config{Self: 2})
@@ -182,21 +183,75 @@ func TestHostile(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	var all []net.Conn
-	for range 2 * maxAccepted {
-		c, err := net.Dial("tcp", a.Addr().String())
-		testenv.Must(t, err)
-		all = append(all, c)
-	}
-	begun := time.Now()
-	eventually(t, "too many connections of an address are refused", func() bool { return a.Stats().Refused >= 2*maxAccepted-maxOfAddress })
-	if took := time.Since(begun); took > helloTime {
-		t.Errorf("they are refused after %v only: they were taken in", took)
-	}
-	for _, c := range all {
-		_ = c.Close()
-	}
 	if !a.Connected(2) || !b.Connected(1) {
 		t.Error("the members are not connected any more")
+	}
+}
+
+// TestSilentPeers: a member connects however many connections of others say nothing, and however often they come again. The
+// newest replaces the oldest of its host, or of the host that has the most.
+func TestSilentPeers(t *testing.T) {
+	testenv.Leaks(t)
+	a, b := open(t, Config{Self: 1}), open(t, Config{Self: 2})
+	var held, ended sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer ended.Wait()
+	defer stop()
+	const hosts, each = 20, 40 // more than maxEarly
+	for i := range hosts {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i))}}
+		for range each {
+			held.Add(1)
+			ended.Go(func() {
+				for first := true; ctx.Err() == nil; first = false {
+					c, err := dialer.DialContext(ctx, "tcp4", a.Addr().String())
+					if first {
+						held.Done()
+					}
+					if err != nil {
+						continue
+					}
+					end := context.AfterFunc(ctx, func() { _ = c.Close() })
+					_, _ = c.Read(make([]byte, 1)) // until it is replaced, or late
+					end()
+					_ = c.Close()
+				}
+			})
+		}
+	}
+	held.Wait()
+	eventually(t, "connections are replaced", func() bool { return a.Stats().Refused > hosts*each-maxEarly })
+	for range 5 {
+		a.SetPeers([]Peer{b.as(2, "")})
+		b.SetPeers([]Peer{a.as(1, "")})
+		eventually(t, "both are connected", func() bool { return a.Connected(2) && b.Connected(1) })
+		b.SetPeers(nil)
+		eventually(t, "a member is gone", func() bool { return !b.Connected(1) })
+	}
+	a.mu.Lock()
+	if n := a.early.Len(); n > maxEarly {
+		t.Errorf("%d connections have said nothing, and at most %d may", n, maxEarly)
+	}
+	a.mu.Unlock()
+}
+
+// TestSilentHost: a host has no more silent connections than its limit.
+func TestSilentHost(t *testing.T) {
+	a := open(t, Config{Self: 1})
+	for range maxEarlyOfHost + 20 {
+		c, err := net.Dial("tcp", a.Addr().String())
+		testenv.Must(t, err)
+		defer c.Close()
+	}
+	eventually(t, "the oldest are replaced", func() bool { return a.Stats().Refused == 20 })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := a.early.Len(); n != maxEarlyOfHost {
+		t.Errorf("%d connections of a host, and not %d", n, maxEarlyOfHost)
+	}
+	text, err := os.ReadFile("../../../SECURITY.md")
+	testenv.Must(t, err)
+	if want := fmt.Sprintf("keeps at most %d connections whose peer has not said which member\nit is, %d of one host, for %v.", maxEarly, maxEarlyOfHost, helloTime); !strings.Contains(string(text), want) {
+		t.Errorf("SECURITY.md does not say %q", want)
 	}
 }
