@@ -161,7 +161,7 @@ func (k *Client) failed(ctx context.Context, err error) {
 	if gone {
 		level = slog.LevelWarn
 	}
-	k.config.Log.Log(ctx, level, "etcd does not answer: flows go on, and peers stay where they were found", "endpoints", k.config.Endpoints, "err", text)
+	k.config.Log.Log(ctx, level, "etcd does not answer, or refuses: flows go on, and peers are where etcd says, or said last", "endpoints", k.config.Endpoints, "err", text)
 }
 
 // explain returns the text of an error of gRPC without what surrounds it, on one line.

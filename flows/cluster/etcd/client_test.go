@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/unifiedd/unifiedd/flows/cluster"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
@@ -147,6 +149,28 @@ func TestRemoved(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].Refused != nil || all[1].Refused == nil {
 		t.Errorf("the list is %+v, %v", all, err)
 	}
+}
+
+// TestFull: a daemon finds and follows peers while etcd has no room for its own record.
+func TestFull(t *testing.T) {
+	testenv.OnMachine(t, "etcd")
+	s := etcdserver.Start(t, etcdserver.Options{})
+	b := join(t, config(s, "b"), "10.0.0.2:1")
+	b.registered(t)
+	full := &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, Alarm: etcdserverpb.AlarmType_NOSPACE}
+	status, err := b.client.Status(t.Context(), s.URL)
+	testenv.Must(t, err)
+	full.MemberID = status.Header.MemberId
+	_, err = etcdserverpb.NewMaintenanceClient(b.client.ActiveConnection()).Alarm(t.Context(), full)
+	testenv.Must(t, err)
+	a := join(t, config(s, "a"), "10.0.0.1:1")
+	a.is(t, "a refusal", func(s *cluster.State) bool { return !s.Registered && strings.Contains(s.Error, "space") })
+	finds(t, place(t, a, "b/log"), "10.0.0.2:1")
+	b.leave(t)
+	testenv.Wait(t, 10*time.Second, "the peer to be gone", func() bool {
+		_, names, _ := a.names.Status()
+		return len(names) == 1 && !names[0].Gone.IsZero()
+	})
 }
 
 // TestGone: while etcd is away what is known stays, and the state says so. When it is back, the daemons are registered

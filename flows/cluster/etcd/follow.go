@@ -9,6 +9,33 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// following is followAll in a goroutine of its own, which begins anew with each lease, and goes on without one.
+type following struct {
+	client *Client
+	ctx    context.Context
+	cancel context.CancelFunc // nil: it is not running
+	done   sync.WaitGroup
+}
+
+// begin begins to follow, unless it has begun.
+func (f *following) begin() {
+	if f.cancel != nil {
+		return
+	}
+	var ctx context.Context
+	ctx, f.cancel = context.WithCancel(f.ctx)
+	f.done.Go(func() { f.client.followAll(ctx) })
+}
+
+// end ends begin.
+func (f *following) end() {
+	if f.cancel != nil {
+		f.cancel()
+		f.done.Wait()
+		f.cancel = nil
+	}
+}
+
 // followAll follows the names that flows use, as they change, until ctx ends.
 func (k *Client) followAll(ctx context.Context) {
 	following := map[string]context.CancelFunc{}
@@ -44,11 +71,14 @@ func (k *Client) followAll(ctx context.Context) {
 
 // follow tells the names where one daemon is, until ctx ends.
 func (k *Client) follow(ctx context.Context, name string) {
+	said := ""
 	for wait := leastWait; ctx.Err() == nil; wait = min(2*wait, mostWait) {
 		begun := time.Now()
-		if err := k.watch(ctx, name); err != nil && ctx.Err() == nil {
+		read, err := k.watch(ctx, name)
+		if text := explain(err); ctx.Err() == nil && (read || text != said) { // while etcd is away each attempt fails
+			said = text
 			k.count(CountWatchEnded)
-			k.config.Log.Info("reading anew where a daemon is", "name", name, "err", explain(err))
+			k.config.Log.Info("reading anew where a daemon is", "name", name, "err", text)
 		}
 		if time.Since(begun) > k.config.Lease {
 			wait = leastWait
@@ -59,13 +89,13 @@ func (k *Client) follow(ctx context.Context, name string) {
 
 var errWatchEnded = errors.New("the watch has ended")
 
-// watch reads the record of a daemon, and then each change of it.
-func (k *Client) watch(ctx context.Context, name string) error {
+// watch reads the record of a daemon, and then each change of it. It returns whether it has read it, and why it ended.
+func (k *Client) watch(ctx context.Context, name string) (read bool, err error) {
 	short, done := k.short(ctx)
 	now, err := k.client.Get(short, k.key(name))
 	done()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(now.Kvs) == 0 {
 		k.gone(name)
@@ -74,7 +104,7 @@ func (k *Client) watch(ctx context.Context, name string) error {
 	}
 	for w := range k.client.Watch(clientv3.WithRequireLeader(ctx), k.key(name), clientv3.WithRev(now.Header.Revision+1)) {
 		if err := w.Err(); err != nil {
-			return err
+			return true, err
 		}
 		for _, e := range w.Events {
 			if e.Type == clientv3.EventTypeDelete {
@@ -84,7 +114,7 @@ func (k *Client) watch(ctx context.Context, name string) error {
 			}
 		}
 	}
-	return errWatchEnded
+	return true, errWatchEnded
 }
 
 func (k *Client) found(name string, text []byte) {

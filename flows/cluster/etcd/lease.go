@@ -20,12 +20,15 @@ const leastWait, mostWait = 200 * time.Millisecond, 2 * time.Second
 
 // run has one lease after the other.
 func (k *Client) run(ctx context.Context) {
+	f := following{client: k, ctx: ctx}
+	defer f.end()
 	for wait := leastWait; ctx.Err() == nil; {
 		begun := time.Now()
-		err := k.session(ctx)
+		err := k.session(ctx, &f)
 		if ctx.Err() != nil {
 			return
 		}
+		f.begin() // also if no lease is granted: an etcd that is full, or permits this daemon to read only, tells where peers are
 		switch {
 		case errors.Is(err, errLeaseLost):
 			k.count(CountLeaseLost)
@@ -60,7 +63,7 @@ type registration struct {
 }
 
 // session has one lease, and returns why it ended.
-func (k *Client) session(ctx context.Context) error {
+func (k *Client) session(ctx context.Context, f *following) error {
 	short, done := k.short(ctx)
 	granted, err := k.client.Grant(short, int64(max(k.config.Lease/time.Second, 1)))
 	done()
@@ -71,17 +74,18 @@ func (k *Client) session(ctx context.Context) error {
 	r := &registration{lease: granted.ID}
 	defer k.leave(ctx, r)
 	ctx, cancel := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	defer following.Wait()
+	var guarding sync.WaitGroup
+	defer guarding.Wait()
 	defer cancel()
 	alive, err := k.client.KeepAlive(clientv3.WithRequireLeader(ctx), r.lease)
 	if err != nil {
 		return err
 	}
 	removed := make(chan struct{}, 1)
-	following.Go(func() { k.followAll(ctx) })
+	f.end() // etcd may have forgotten everything: then its revisions have begun again, and a watch waits for one that it had
+	f.begin()
 	if k.config.Record != nil {
-		following.Go(func() { k.guard(ctx, removed) })
+		guarding.Go(func() { k.guard(ctx, removed) })
 	}
 	return k.keep(ctx, r, alive, removed)
 }
