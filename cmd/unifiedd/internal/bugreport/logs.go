@@ -64,6 +64,6 @@ func kernelLog(w io.Writer, lines int) error {
 	if err != nil {
 		return fmt.Errorf("read the kernel's log: %w (it takes root, or kernel.dmesg_restrict=0)", err)
 	}
-	_, err = w.Write(tail(text[:n], lines))
+	_, err = w.Write(maskKernelLog(tail(text[:n], lines)))
 	return err
 }

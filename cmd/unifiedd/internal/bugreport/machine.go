@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -43,8 +44,11 @@ var kernelOptions = regexp.MustCompile(`(?m)^(?:# )?CONFIG_(?:[A-Z0-9_]*(?:XDP|B
 
 // kernel writes facts about the kernel and the distribution.
 func kernel(_ context.Context, w io.Writer) error {
-	errs := []error{show(w, "/proc/sys/kernel/ostype", "/proc/version", "/etc/os-release", "/proc/uptime", "/proc/cmdline",
+	errs := []error{show(w, "/proc/sys/kernel/ostype", "/proc/version", "/etc/os-release", "/proc/uptime",
 		"/sys/devices/system/clocksource/clocksource0/current_clocksource", "/sys/kernel/security/lsm", "/sys/kernel/security/lockdown")}
+	if text, err := readSome("/proc/cmdline", 64<<10); err == nil {
+		fmt.Fprintf(w, "/proc/cmdline: %s\n", maskParameters(strings.TrimSpace(string(text))))
+	}
 	for _, name := range kernelSettings {
 		errs = append(errs, show(w, "/proc/sys/"+name))
 	}

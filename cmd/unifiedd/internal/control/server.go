@@ -43,7 +43,7 @@ func Serve(r *Reloader, listen, socket string) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("serve metrics: %w (choose another address in metrics.listen)", err), s.Close())
 	}
 	theirs := page.New(r.Daemon.Status, r.Recent, page.Public)
-	s.start(newLimitedListener(public), publicHandler(r.Daemon, theirs), 30*time.Second, theirs.Close)
+	s.start(newLimitedListener(public), checkHost(publicHandler(r.Daemon, theirs)), 30*time.Second, theirs.Close)
 	return s, nil
 }
 
@@ -80,7 +80,7 @@ func publicHandler(d *flows.Daemon, p *page.Server) http.Handler { return newMux
 func newMux(d *flows.Daemon, p *page.Server, describe func(*status.Flow) string) *http.ServeMux {
 	m := http.NewServeMux()
 	p.Register(m)
-	m.Handle("GET /metrics", promhttp.HandlerFor(metrics.NewRegistry(d), promhttp.HandlerOpts{}))
+	m.Handle("GET /metrics", newTurns().limit(promhttp.HandlerFor(metrics.NewRegistry(d), promhttp.HandlerOpts{})))
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		var reasons []string

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"net/netip"
 	"path"
 	"runtime"
 	"sync"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/addrlimit"
 )
 
 //go:embed web
@@ -30,8 +31,13 @@ const (
 // sending is what it takes to send a byte to a page: the system call copies it, and the page's own host may be this one.
 const sending = time.Nanosecond
 
-// viewers is the number of pages that get documents at the same time. Connections are limited, too.
-const viewers = 32
+// viewers is the number of pages that get documents at the same time, and hostViewers how many of those one host has. The
+// newest replaces the oldest of its host, or of the host that has the most: nobody keeps others from looking. Connections
+// are limited, too.
+const viewers, hostViewers = 32, 16
+
+// viewer is a page that gets documents.
+type viewer struct{ replaced chan struct{} }
 
 // policy forbids the page everything but its own script, style sheet and events.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -46,14 +52,14 @@ type Server struct {
 	made time.Time     // when text was made
 	text []byte        // the newest event
 	cost time.Duration // of processor time, of making it
-	open int           // pages that get events
+	open *addrlimit.Set[*viewer]
 	done chan struct{}
 	once sync.Once
 }
 
 // New returns a server for a daemon's status. r may be nil.
 func New(daemon func() status.Daemon, r *recent.Handler, who Audience) *Server {
-	return &Server{status: daemon, recent: r, who: who, done: make(chan struct{})}
+	return &Server{status: daemon, recent: r, who: who, open: addrlimit.New[*viewer](viewers, hostViewers), done: make(chan struct{})}
 }
 
 // Close ends the events of all pages. They try to connect again.
@@ -99,11 +105,9 @@ func protect(w http.ResponseWriter) {
 // events sends a document each second until the page is closed. A page that does not take one in time is cut
 // off.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	if !s.enter() {
-		http.Error(w, fmt.Sprintf("%d pages are open already", viewers), http.StatusServiceUnavailable)
-		return
-	}
-	defer s.leave()
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // of the control socket there is no address
+	v := s.enter(addrlimit.Host(from.Addr()))
+	defer s.leave(v)
 	protect(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	c := http.NewResponseController(w)
@@ -124,27 +128,31 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		case <-time.After(s.pause()):
 		case <-s.done:
 			return
+		case <-v.replaced:
+			return
 		case <-r.Context().Done():
 			return
 		}
 	}
 }
 
-// enter reports whether one more page may get events.
-func (s *Server) enter() bool {
+// enter adds a page of a host. If there are too many, another one gets no more events.
+func (s *Server) enter(host netip.Prefix) *viewer {
+	v := &viewer{make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == viewers {
-		return false
+	if limit, rivals := s.open.Full(host); limit != addrlimit.None {
+		s.open.Remove(rivals[0])
+		close(rivals[0].replaced)
 	}
-	s.open++
-	return true
+	s.open.Add(v, host)
+	return v
 }
 
-func (s *Server) leave() {
+func (s *Server) leave(v *viewer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open--
+	s.open.Remove(v) // it may have been replaced
 }
 
 // pause returns the time until the next document.
@@ -156,7 +164,7 @@ func (s *Server) pause() time.Duration {
 
 // between is the time between two documents, with mu held.
 func (s *Server) between() time.Duration {
-	return max(period, share*(s.cost+sending*time.Duration(len(s.text)*s.open)))
+	return max(period, share*(s.cost+sending*time.Duration(len(s.text)*s.open.Len())))
 }
 
 // event returns the newest event, which it makes if the last one is old.

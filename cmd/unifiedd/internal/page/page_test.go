@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/addrlimit"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -212,24 +214,45 @@ func next(t *testing.T, r *bufio.Scanner) (d Document) {
 	return d
 }
 
-// TestViewers: more pages than the limit are refused, and a page that is closed makes room.
+// TestViewers: however many pages some hosts have open, a page of another host gets its events. The newest replaces the
+// oldest.
 func TestViewers(t *testing.T) {
 	s := New(sample, nil, Public)
-	for range viewers {
-		if !s.enter() {
-			t.Fatal("a page below the limit is refused")
-		}
+	hosts := [3]netip.Prefix{}
+	for i := range hosts {
+		hosts[i] = addrlimit.Host(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
 	}
-	at := serve(t, s)
+	var all []*viewer
+	for i := range 4 * hostViewers {
+		all = append(all, s.enter(hosts[i%2]))
+	}
+	replaced := func() (n int) {
+		for _, v := range all {
+			select {
+			case <-v.replaced:
+				n++
+			default:
+			}
+		}
+		return n
+	}
+	if n := replaced(); n != 2*hostViewers || s.open.Len() != viewers {
+		t.Errorf("%d of %d pages are replaced, and %d are open", n, len(all), s.open.Len())
+	}
+	at := serve(t, s) // from a third host
 	answer, err := http.Get(at + "/events")
 	testenv.Must(t, err)
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("one more page: %d", answer.StatusCode)
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK || s.open.Len() != viewers || replaced() != 2*hostViewers+1 {
+		t.Errorf("a page of another host is answered with %d; %d are replaced", answer.StatusCode, replaced())
 	}
-	s.leave()
-	if !s.enter() {
-		t.Error("a closed page makes no room")
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	next(t, lines)
+	for range hostViewers { // of the test's host
+		s.enter(addrlimit.Host(netip.MustParseAddr("127.0.0.1")))
+	}
+	for lines.Scan() { // ends
 	}
 }
 
@@ -255,9 +278,12 @@ func TestPause(t *testing.T) {
 	if _, err := quick.event(now); err != nil || quick.pause() < period {
 		t.Errorf("the next one in %v, %v", quick.pause(), err)
 	}
-	quick.cost, quick.text, quick.open = 0, make([]byte, 10<<20), 1
+	quick.cost, quick.text = 0, make([]byte, 10<<20)
+	quick.enter(netip.Prefix{})
 	one := quick.pause()
-	quick.open = viewers
+	for i := range viewers - 1 {
+		quick.enter(addrlimit.Host(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})))
+	}
 	if all := quick.pause(); one < period || all < viewers*one*9/10 {
 		t.Errorf("10 MiB are sent to one page each %v, and to %d each %v", one, viewers, all)
 	}
