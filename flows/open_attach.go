@@ -145,6 +145,7 @@ func openAttachRelay(e *pipeline.Env) (*pipeline.Run, error) {
 	if e.Flow.From.Trusted {
 		c = from.Config{Records: true, Lent: true}
 	}
+	c.Relayed = true
 	c.Asks = len(target.Peers) == 1 && len(target.Peers[0].Others) > 0 // it is a group
 	source, err := from.Open(e, c)
 	if err != nil {

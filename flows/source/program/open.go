@@ -22,6 +22,7 @@ type Config struct {
 	MaxCopies   int          // and those that it can use
 	Records     bool         // the sink needs headers beside the payloads
 	Lent        bool         // the sink has frames of payloads beyond their acknowledgement, and pushes each to Free once
+	Relayed     bool         // messages go to peers
 	Asks        bool         // a port opens once AskNext has said how far the program's session is
 	Numbered    bool         // messages get positions
 	End         *journal.End // of a log that the messages go to; nil: no log
@@ -39,7 +40,7 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 		return nil, errNoPrograms
 	}
 	s := &Source{
-		region: e.Region, err: e.Err, do: e.Do, holder: e.Holder, copies: c.Copies > 0, numbered: c.Numbered || c.End != nil, acknowledge: c.Acknowledge, outcome: c.Outcome, once: c.Once,
+		region: e.Region, err: e.Err, do: e.Do, holder: e.Holder, copies: c.Copies > 0, numbered: c.Numbered || c.End != nil, acknowledge: c.Acknowledge, outcome: c.Outcome, once: c.Once, relayed: c.Relayed,
 		batch: pipeline.Batch{Frames: make([]umem.Frame, pipeline.Burst)}, pending: make([]pending, from.Window),
 	}
 	if c.End != nil {

@@ -7,6 +7,8 @@
 package program
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -48,6 +50,8 @@ type Source struct {
 	received     uint64    // messages of this run
 	acknowledged uint64    // of those
 	session      uint64    // of the last message
+	relayed      bool      // messages go to peers
+	known        known
 	sequences    func(session uint64) uint64
 	question     *question                 // to a group; nil: none
 	safe         func() uint64             // messages that are as safe as was promised; nil: all received
@@ -106,7 +110,7 @@ func (s *Source) number(messages []attach.Submitted, now time.Time) {
 		s.pending[s.received&uint64(len(s.pending)-1)] = pending{m.Frame.Addr, m.Session, m.Sequence, received}
 		s.received++
 		s.session = m.Session
-		head := protocol.Data{Session: m.Session, Sequence: m.Sequence, Stamp: uint64(received), Length: m.Frame.Len}
+		head := protocol.Data{Session: s.numberOf(m.Session), Sequence: m.Sequence, Stamp: uint64(received), Length: m.Frame.Len}
 		if s.numbered {
 			head.Position = s.before + s.received
 		}
@@ -130,6 +134,23 @@ func (s *Source) number(messages []attach.Submitted, now time.Time) {
 	}
 	s.packets.Add(uint64(len(messages)))
 	s.bytes.Add(bytes)
+}
+
+// known is a session, and the number that peers know it by.
+type known struct{ session, number uint64 }
+
+// numberOf returns the number that a log has of a session of the program. Several programs of a host may append to a log of
+// peers, which tells readers the numbers of sessions, and a program chooses its own. So peers get a number that is made of
+// the program's name, too: no program can find one that leads to a number of another program's.
+func (s *Source) numberOf(session uint64) uint64 {
+	if !s.relayed {
+		return session
+	}
+	if s.known.session != session {
+		sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(s.end.Program()+"\x00"), session))
+		s.known = known{session, max(1, binary.BigEndian.Uint64(sum[:]))}
+	}
+	return s.known.number
 }
 
 // copyOf makes a message of a payload, with a header in front, in a frame of the flow.
@@ -205,7 +226,7 @@ func (s *Source) next(session, from uint64) uint64 {
 		return s.sequences(session) + 1
 	}
 	if s.question != nil {
-		return s.question.next(session)
+		return s.question.next(s.numberOf(session))
 	}
 	return max(from, 1)
 }
