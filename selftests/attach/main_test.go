@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-var roles = map[string]func(args []string) error{"writer": write, "reader": read, "updater": updateState}
+var roles = map[string]func(args []string) error{"writer": write, "reader": read, "updater": updateState, "hostile": beHostile}
 
 // attempts attaches until it succeeds: a program that was killed may still have the name.
 func attempts(socket, name string, session uint64) (*attached.Client, error) {

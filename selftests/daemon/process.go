@@ -95,6 +95,14 @@ func (d *Daemon) Kill() {
 	d.client.CloseIdleConnections()
 }
 
+// PID returns the number of the daemon's process: the child of the launched one, unless that is the daemon itself.
+func (d *Daemon) PID() int {
+	for _, child := range children(d.cmd.Process.Pid) {
+		return child
+	}
+	return d.cmd.Process.Pid
+}
+
 // children returns the processes that a process has started.
 func children(pid int) (all []int) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
