@@ -41,6 +41,7 @@ type Options struct {
 	Notes    string            // directory for notes about our rules in cards; empty: SteeringDir
 	Trace    string            // directory of the flight recorder, such as trace.DirectoryOf; empty: nothing is recorded
 	Halts    string            // file that keeps the kill switches, see HaltFile; empty: they are off when the daemon starts
+	Restart  bool              // flows start again by themselves after a failure, unless their settings say never
 	Memory   *umem.Memory      // from umem.Allocate with RegionConfig; nil: use free pages. Open releases it
 }
 

@@ -35,6 +35,7 @@ type Flow struct {
 	leaving  atomic.Bool // a reload removes it: it must not start again
 	stopping atomic.Bool // it was stopped
 	before   uint64      // the log must end before this position; 0: where it ends
+	restart  bool        // it may start again by itself after a failure
 	deposed  pipeline.Deposed
 	halt     *pipeline.Halt // the kill switch, which outlives a reload
 	joined   multicast.Set  // the multicast groups, while the flow receives
@@ -48,12 +49,18 @@ type Flow struct {
 	since    time.Time
 	err      error
 	rate     rate
+	ran      time.Time     // when the last run began
+	again    *retry        // nil: it is not tried to start it again
+	wait     time.Duration // before the next attempt; 0: the shortest
+	retried  bool          // it was tried when a reload took it away
+	failure  error         // why
+	begun    uint64        // how often it has started again by itself
 }
 
 func newFlow(c config.Flow, d *Daemon) *Flow {
 	f := &Flow{
 		config: c, region: d.region, worker: d.worker(c.Worker), share: d.share, node: d.placed.node,
-		log: d.options.Log.With("flow", c.Name), state: status.Stopped, since: time.Now(), seconds: d.seconds, drainTimeout: drainTimeout,
+		log: d.options.Log.With("flow", c.Name), state: status.Stopped, since: time.Now(), seconds: d.seconds, drainTimeout: drainTimeout, restart: d.options.Restart,
 	}
 	f.trace = d.recorder(c.Name)
 	f.halt = d.halt(c.Name)
@@ -66,12 +73,18 @@ func newFlow(c config.Flow, d *Daemon) *Flow {
 // Name is the flow's name.
 func (f *Flow) Name() string { return f.config.Name }
 
-// Start opens both ends and lets packets in. It does nothing if the flow runs.
+// Start opens both ends and lets packets in. It does nothing if the flow runs. If the flow has failed and was to start
+// again by itself, an error does not change that.
 func (f *Flow) Start() error {
+	retried := f.endRetry()
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	f.stopping.Store(false)
-	return f.start()
+	err := f.start()
+	if err != nil && retried && !f.leaving.Load() {
+		f.startAgain(err, 0)
+	}
+	return err
 }
 
 // start is Start with f.starting held.
@@ -135,7 +148,7 @@ func (f *Flow) setRun(r *pipeline.Run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run, f.state, f.since, f.err, f.rate = r, status.Running, time.Now(), nil, rate{}
-	f.quit, f.ended = make(chan struct{}), make(chan struct{})
+	f.quit, f.ended, f.ran = make(chan struct{}), make(chan struct{}), time.Now()
 	f.losses = losses{}
 	f.noteState(status.Running, nil)
 	go f.watch(r, f.quit, f.ended)
@@ -143,13 +156,17 @@ func (f *Flow) setRun(r *pipeline.Run) {
 }
 
 // Stop stops receiving, finishes processing what was received and releases everything. It does nothing if the
-// flow is stopped.
+// flow is stopped. A flow that has failed does not start again by itself then.
 func (f *Flow) Stop() error {
-	f.stopping.Store(true) // also if it is about to begin again
+	f.stopping.Store(true) // also if it is about to start again
+	retried := f.endRetry()
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	r := f.running()
 	if r == nil {
+		if retried {
+			f.setState(status.Stopped, nil)
+		}
 		return nil
 	}
 	close(f.quit)

@@ -1,6 +1,8 @@
 package flows
 
 import (
+	"time"
+
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -19,6 +21,10 @@ func (f *Flow) Status() status.Flow {
 		s = f.last
 	}
 	s.State, s.Since, s.Error = f.state, f.since, ""
+	s.Restarts, s.NextStart = f.begun, time.Time{}
+	if f.again != nil {
+		s.NextStart = f.again.next
+	}
 	if f.err != nil {
 		s.Error = f.err.Error()
 	}

@@ -171,7 +171,21 @@ func (w *transaction) kept() (all []*Flow) {
 // leave stops the flow. It cannot start again before stay.
 func (f *Flow) leave() error {
 	f.leaving.Store(true)
+	f.mu.Lock()
+	f.retried, f.failure = f.again != nil, f.err
+	f.mu.Unlock()
 	return f.Stop()
 }
 
-func (f *Flow) stay() { f.leaving.Store(false) }
+// stay takes leave back. A flow that was to start again by itself is to do so again.
+func (f *Flow) stay() {
+	f.leaving.Store(false)
+	f.mu.Lock()
+	retried, why := f.retried, f.failure
+	f.mu.Unlock()
+	if retried {
+		f.stopping.Store(false)
+		f.setState(status.Failed, why)
+		f.startAgain(why, 0)
+	}
+}

@@ -29,7 +29,7 @@ func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{
 	if cut, is := errors.AsType[*replica.CutError](err); is {
 		f.deposed.Cut.Add(cut.Records)
 		f.log.Info("the log is cut, and the flow begins again", "after", cut.After, "records", cut.Records)
-		defer f.beginAgain(cut.After + 1)
+		defer f.startAgain(nil, cut.After+1)
 		state, err = status.Stopped, nil
 	}
 	if r.Err.Get() == nil { // if only the interface failed, what was received is kept
@@ -42,32 +42,8 @@ func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{
 		err = r.Flow.Diagnose(err)
 	}
 	f.end(r, state, err)
+	f.afterEnd()
 }
-
-// beginAgain starts a flow whose log must end before a position, unless somebody has stopped it.
-func (f *Flow) beginAgain(before uint64) {
-	again := func() bool {
-		f.starting.Lock()
-		defer f.starting.Unlock()
-		if f.stopping.Load() || f.running() != nil {
-			return true
-		}
-		f.before = before
-		err := f.start()
-		if err != nil {
-			f.log.Error("the flow does not begin again: it is tried again", "err", err)
-		}
-		return err == nil
-	}
-	go func() {
-		for wait := firstAgain; !again(); wait = min(2*wait, lastAgain) {
-			time.Sleep(wait)
-		}
-	}()
-}
-
-// firstAgain and lastAgain are the times between attempts to start a flow again.
-const firstAgain, lastAgain = 100 * time.Millisecond, 5 * time.Second
 
 // giveUp stops a flow that failed, and waits up to 5 s for what the disk has in flight.
 func (f *Flow) giveUp(r *pipeline.Run) {
@@ -215,6 +191,9 @@ func (f *Flow) end(r *pipeline.Run, state status.State, err error) {
 	f.noteState(state, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if time.Since(f.ran) > steadyAfter {
+		f.wait = 0
+	}
 	f.run, f.last, f.state, f.err, f.since = nil, last, state, err, time.Now()
 	if err != nil {
 		f.log.Error("flow ended", "err", err, "dropped", droppedOf(&last))

@@ -100,7 +100,13 @@ func printStatus(w io.Writer, s *status.Daemon) error {
 func printFlow(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "\nflow %s\t%s since %s\n", f.Name, f.State, f.Since.Format(time.RFC3339))
 	if f.Error != "" {
-		fmt.Fprintf(w, "  why\t%s\n", f.Error)
+		fmt.Fprintf(w, "  why\t%s\n", strings.ReplaceAll(f.Error, "\n", "\n  \t"))
+	}
+	if !f.NextStart.IsZero() {
+		fmt.Fprintf(w, "  restart\tthe flow is started again when that is possible, next at %s (unifiedd stop %s ends that)\n", f.NextStart.Format(time.TimeOnly), f.Name)
+	}
+	if f.Restarts > 0 {
+		fmt.Fprintf(w, "  restarts\t%d times it failed, and started again by itself\n", f.Restarts)
 	}
 	from, to, _ := strings.Cut(f.Kind, "-")
 	fmt.Fprintf(w, "  path\t%s → %s (%s)\n", f.From, f.To, how(f, to == "storage"))

@@ -22,6 +22,7 @@ type Flow struct {
 	To     To
 	// Watermarks bound the frames in flight. Flows from storage have none.
 	Watermarks Watermarks
+	Restart    Restart
 	Pos        Pos // where the flow is configured
 
 	// Named maps the first name of each interface to the alternative name by which the configuration

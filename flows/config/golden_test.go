@@ -92,7 +92,7 @@ func checkErrors(t *testing.T, text string, err error) {
 // splitLines splits at the line breaks of YAML 1.1.
 func splitLines(text string) []string {
 	text = strings.TrimPrefix(text, "\ufeff")
-	text = text[:min(len(text), maxFile)]
+	text = text[:min(len(text), MaxFile)]
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
 	return strings.Split(text, "\n")
 }

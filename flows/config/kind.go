@@ -374,6 +374,9 @@ func (c *Config) Complete() {
 
 func (f *Flow) complete(r *Region) {
 	kind := f.Kind()
+	if f.Restart == "" {
+		f.Restart = RestartOnFailure
+	}
 	if f.From.Message == 0 && kind == KindAttachOrder {
 		f.From.Message = defaultOrder
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
-// maxFile is the largest size of a file, in bytes.
-const maxFile = 1 << 20
+// MaxFile is the largest size of a file, in bytes.
+const MaxFile = 1 << 20
 
 // Options add checks. The zero value adds none.
 type Options struct {
@@ -45,7 +45,7 @@ func Load(path string, o Options) (*Config, error) {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
@@ -56,7 +56,7 @@ func Load(path string, o Options) (*Config, error) {
 // Parse returns an error, there is no Config. The error is always an [*Errors].
 func Parse(name string, data []byte, o Options) (*Config, error) {
 	text := strings.TrimPrefix(string(data), "\ufeff")
-	r := newReport(newSource(name, text[:min(len(text), maxFile)]))
+	r := newReport(newSource(name, text[:min(len(text), MaxFile)]))
 	c := Default()
 	if root := compose(r, text); root != nil {
 		d := newDecoder(r)
@@ -78,7 +78,7 @@ func Parse(name string, data []byte, o Options) (*Config, error) {
 // compose parses a text of one document into a tree, or reports why it cannot.
 func compose(r *report, text string) *yaml.Node {
 	switch at := invalidUTF8(text); {
-	case len(text) > maxFile:
+	case len(text) > MaxFile:
 		r.add(r.src.at(1, 1), "", fmt.Errorf("the file is larger than 1 MiB"))
 		return nil
 	case at >= 0:

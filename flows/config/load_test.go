@@ -88,7 +88,7 @@ func TestDefaults(t *testing.T) {
 		Trace:   Trace{Events: 4096},
 		Attach:  Attach{Socket: "/run/unifiedd/attach.sock"},
 		Flows: []Flow{{
-			Name: "md", Worker: "main", Pos: Pos{"min.yaml", 1, 9},
+			Name: "md", Worker: "main", Restart: RestartOnFailure, Pos: Pos{"min.yaml", 1, 9},
 			From: From{Interface: "eth0", Engine: EngineXDP, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 			To: To{
 				File: "/captures/md", Layout: LayoutPacked, Prepare: PrepareAllocate, KeepFree: DefaultRoom,
@@ -182,7 +182,7 @@ func TestHostile(t *testing.T) {
 	tests := map[string]struct {
 		text, want string
 	}{
-		"larger than a megabyte": {strings.Repeat("#\n", maxFile/2) + "#", "1:1: the file is larger than 1 MiB"},
+		"larger than a megabyte": {strings.Repeat("#\n", MaxFile/2) + "#", "1:1: the file is larger than 1 MiB"},
 		"not UTF-8":              {"a: b\nuser: é\xff\n", "2:8: the text is not UTF-8"},
 		"not UTF-8 but UTF-16":   {"\xff\xfea\x00", "1:1: the text is not UTF-8"},
 		"control character":      {"user: a\x00b\n", "not YAML: "},

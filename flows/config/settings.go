@@ -132,6 +132,7 @@ func topSettings() []setting {
 	return []setting{
 		{"name", aboutEnds, nil, func(f *Flow) any { return &f.Name }, value(parseText)},
 		{"worker", aboutEnds, nil, func(f *Flow) any { return &f.Worker }, value(parseText)},
+		{"restart", aboutEnds, nil, func(f *Flow) any { return &f.Restart }, value(oneOf(allRestarts))},
 		{"stages", aboutStaged, staged, func(f *Flow) any { return &f.Stages }, readStages},
 		{"watermarks", aboutHeld, holding, nil, below("watermarks")},
 		{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }, value(parseInt)},

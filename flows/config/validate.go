@@ -348,12 +348,15 @@ func checkPath(path string, limit int) error {
 	return nil
 }
 
-// checkPrefix is checkPath for the prefix of the segments' names.
-func checkPrefix(path string) error {
+// checkPrefix is checkPath for the prefix of the segments' names, or for the name of the only file.
+func checkPrefix(path string, only bool) error {
 	if err := checkPath(path, maxPath); err != nil {
 		return err
 	}
-	if n := len(filepath.Base(path)); n > maxBase {
+	switch n := len(filepath.Base(path)); {
+	case only && n > maxBase+maxSuffix:
+		return fmt.Errorf("the name has %d bytes; at most %d are possible", n, maxBase+maxSuffix)
+	case !only && n > maxBase:
 		return fmt.Errorf("the name has %d bytes; at most %d leave room for time and number", n, maxBase)
 	}
 	return nil

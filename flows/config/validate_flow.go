@@ -39,6 +39,7 @@ func (v *validator) flows() {
 		v.name(join(path, "name"), f.Name)
 		names.take(join(path, "name"), f.Name)
 		v.worker(join(path, "worker"), f.Worker)
+		v.checkErr(join(path, "restart"), member(f.Restart, allRestarts))
 		e := v.ends(path, f)
 		v.resolve(f)
 		v.meaning(path, f, e)

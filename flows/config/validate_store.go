@@ -70,7 +70,7 @@ func (v *validator) target(path string, t *To) {
 	switch {
 	case v.settled[file] || v.settled[device]:
 	case v.given(file, t.File):
-		v.checkErr(file, checkPrefix(t.File))
+		v.checkErr(file, checkPrefix(t.File, t.Exact && t.Rotate == (Rotate{})))
 		v.noDevice(file, t)
 		v.check(!t.Force, join(path, "force"), "has a meaning only for a device")
 	default:

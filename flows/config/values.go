@@ -34,6 +34,15 @@ func (p Pages) Bytes() Size {
 	return 0
 }
 
+// Restart says whether a flow that failed while it ran starts again by itself.
+type Restart string
+
+// The values of Restart.
+const (
+	RestartOnFailure Restart = "on-failure" // until it runs, or somebody stops it
+	RestartNever     Restart = "never"
+)
+
 // Wait says how a worker waits for work.
 type Wait string
 
@@ -284,6 +293,7 @@ func parseControllers(s string) (Controllers, error) {
 // All values of each type, in the order in which messages list them.
 var (
 	allPages      = []Pages{Pages2MiB, Pages1GiB, PagesOrdinary}
+	allRestarts   = []Restart{RestartOnFailure, RestartNever}
 	allWaits      = []Wait{WaitSpin, WaitSleep}
 	allZeroCopies = []ZeroCopy{ZeroCopyRequire, ZeroCopyPrefer, ZeroCopyCopy}
 	allTimestamps = []Timestamps{TimestampsSoftware, TimestampsHardware, TimestampsPrefer}

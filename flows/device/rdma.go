@@ -219,7 +219,7 @@ func queuesOf(name string) int {
 }
 
 // errGone says that an RDMA device has failed permanently.
-var errGone = errors.New("the device is gone (start the flow again when it is back)")
+var errGone = errors.New("the device is gone (the flow can start again when it is back)")
 
 // CheckAny is Check for the devices of several paths. One of them may be without a link: peers then come over the others.
 // A device that has failed permanently ends the flow, as the only one would.

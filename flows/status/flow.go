@@ -55,9 +55,12 @@ type Flow struct {
 	Left        []uint32 `json:"left_queues,omitempty"`    // queues whose traffic stays with the kernel
 	Mirrors     []string `json:"mirrors,omitempty"`        // mirrored directions; the host keeps the packets
 
-	CardNode *int     `json:"card_node,omitempty"` // NUMA nodes, if the kernel reports them
-	DiskNode *int     `json:"disk_node,omitempty"`
-	Far      []string `json:"far,omitempty"` // devices on another NUMA node than the region
+	CardNode  *int      `json:"card_node,omitempty"` // NUMA nodes, if the kernel reports them
+	DiskNode  *int      `json:"disk_node,omitempty"`
+	Restarts  uint64    `json:"restarts"`            // how often it started again by itself
+	NextStart time.Time `json:"next_start,omitzero"` // of a flow that has failed: when that is tried again
+
+	Far []string `json:"far,omitempty"` // devices on another NUMA node than the region
 
 	Interfaces []Interface `json:"interfaces,omitempty"` // if there are several
 

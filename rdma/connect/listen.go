@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // pause is how long a listener waits when the system has no more files or memory.
@@ -30,7 +32,7 @@ type Listener struct {
 // Listener.
 func Listen(ctx context.Context, address string, c Config) (*Listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
-	tcp, err := config.Listen(ctx, "tcp", address)
+	tcp, err := netdev.Listen(ctx, &config, address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for queue pairs to connect: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/internal/addrlimit"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // Peer is another member.
@@ -110,7 +111,7 @@ func Open(c Config, peers []Peer) (*Transport, error) {
 	t := &Transport{config: c, peers: map[uint32]*peer{}, conns: map[net.Conn]uint32{}, early: addrlimit.New[net.Conn](maxEarly, maxEarlyOfHost)}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for _, at := range append([]string{c.Listen}, c.Further...) {
-		l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", at)
+		l, err := netdev.Listen(t.ctx, &net.ListenConfig{}, at)
 		if err != nil {
 			t.cancel()
 			return nil, errors.Join(fmt.Errorf("listen for the members of group %s: %w", c.Group, err), t.closeListeners())

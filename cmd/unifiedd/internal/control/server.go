@@ -18,6 +18,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // Server answers requests about a daemon: metrics and health on TCP, and
@@ -38,7 +39,7 @@ func Serve(r *Reloader, listen, socket string) (*Server, error) {
 	if listen == "" {
 		return s, nil
 	}
-	public, err := net.Listen("tcp", listen)
+	public, err := netdev.Listen(context.Background(), &net.ListenConfig{}, listen)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve metrics: %w (choose another address in metrics.listen)", err), s.Close())
 	}
@@ -141,9 +142,9 @@ func start(f *flows.Flow) error {
 	return f.Start()
 }
 
-// stop stops a flow if it runs.
+// stop stops a flow if it runs, or is to start again by itself.
 func stop(f *flows.Flow) error {
-	if s := f.Status(); !s.State.Up() {
+	if s := f.Status(); !s.State.Up() && s.NextStart.IsZero() {
 		return fmt.Errorf("%s, and does not run", stateAndError(&s))
 	}
 	return f.Stop()

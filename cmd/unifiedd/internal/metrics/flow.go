@@ -12,6 +12,7 @@ import (
 var (
 	descUp       = describe("flow_up", "1 while the flow runs.", "flow")
 	descWaits    = describe("flow_waiting", "1 while the flow waits for an interface, disk or peer to recover.", "flow")
+	descRestarts = describe("flow_restarts_total", "How often the flow started again by itself: what had failed was there again, or a group's log was cut.", "flow")
 	descZeroCopy = describe("zero_copy", "1 when the driver granted zero copy.", "flow", "interface")
 	descArrival  = describe("arrival_times", "1 when packets have the times at which they arrived, 0 when those at which they were taken from the rings.", "flow", "interface")
 	descOffered  = describe("offered_packets_total", "Packets that arrived at the interface.", "flow", "interface")
@@ -42,6 +43,7 @@ var (
 func collectFlow(out chan<- prometheus.Metric, f *status.Flow) {
 	gauge(out, descUp, truth(f.State.Up()), f.Name)
 	gauge(out, descWaits, truth(f.State == status.Waiting), f.Name)
+	counter(out, descRestarts, f.Restarts, f.Name)
 	collectTaken(out, f)
 	gauge(out, descFar, float64(len(f.Far)), f.Name)
 	each(out, descCopied, f.CopiedBytes, f.Name)
