@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,9 @@ what cannot change while it runs.`,
 			if err != nil {
 				return err
 			}
+			if why := openSecret(cfg, file); why != "" {
+				fmt.Fprintf(c.ErrOrStderr(), "unifiedd: %s\n", why)
+			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok (%s)\n%s", file, summary(cfg), understood(cfg))
 			return err
 		},
@@ -48,6 +52,20 @@ what cannot change while it runs.`,
 	c.Flags().BoolVar(&plan, "plan", false, "say what a reload of the running daemon would do")
 	c.MarkFlagsOneRequired("config", "plan")
 	return c
+}
+
+// openSecret says that all users can read the login at an exchange; empty: there is none, or they cannot.
+func openSecret(c *config.Config, file string) string {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o004 == 0 {
+		return ""
+	}
+	for i := range c.Flows {
+		if o := c.Flows[i].To.Order; o != nil && o.Login != nil {
+			return fmt.Sprintf("%s has the login of flow %s, and every user of the machine can read it (chmod o= %[1]s, and chgrp it to a group of the daemon's user)", file, c.Flows[i].Name)
+		}
+	}
+	return ""
 }
 
 // loadConfig reads a configuration, filters included.

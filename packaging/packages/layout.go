@@ -47,7 +47,7 @@ func (l *layout) make() error {
 	l.text(strings.ReplaceAll(l.read("packaging/unifiedd.service"), "@PREFIX@", "/usr"), at.unit+"/unifiedd.service")
 	l.tree("packaging/unifiedd.sysusers", "/usr/lib/sysusers.d/unifiedd.conf")
 	l.tree("packaging/unifiedd.tmpfiles", "/usr/lib/tmpfiles.d/unifiedd.conf")
-	l.file(filepath.Join(l.root, "packaging", "unifiedd.yaml"), "/etc/unifiedd/unifiedd.yaml", files.TypeConfigNoReplace, 0o644)
+	l.file(filepath.Join(l.root, "packaging", "unifiedd.yaml"), "/etc/unifiedd/unifiedd.yaml", files.TypeConfigNoReplace, 0o640) // it may have passwords
 	l.directory("/etc/unifiedd")
 	for shell, target := range map[string]string{"bash": "/usr/share/bash-completion/completions/unifiedd", "zsh": at.zsh + "/_unifiedd", "fish": "/usr/share/fish/vendor_completions.d/unifiedd.fish"} {
 		l.file(filepath.Join(l.pages.dir, "completion", shell), target, files.TypeFile, 0o644)

@@ -153,6 +153,9 @@ func checkDeb(t *testing.T, l layout, name string) {
 		}
 	}
 	for line := range strings.Lines(output(t, "dpkg-deb", "-c", name)) {
+		if strings.HasSuffix(line, "/unifiedd.yaml\n") && strings.Contains(line, "/etc/") && !strings.HasPrefix(line, "-rw-r-----") {
+			t.Errorf("the configuration, which may have passwords: %s", line)
+		}
 		if f := strings.Fields(line); f[1] != "root/root" || f[0][5] == 'w' || f[0][8] == 'w' {
 			t.Errorf("the deb has %s", line)
 		}
