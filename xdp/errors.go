@@ -34,6 +34,8 @@ var (
 	// ErrNotSupported: the kernel lacks a feature. The error is an
 	// *[UnsupportedError].
 	ErrNotSupported = errors.New("not supported")
+	// ErrPassedOver: the kernel runs no XDP program for the packets of such an interface.
+	ErrPassedOver = errors.New("no XDP program gets packets of such an interface")
 	// ErrClosed: the Interface was closed.
 	ErrClosed = errors.New("interface is closed")
 )

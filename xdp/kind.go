@@ -45,6 +45,11 @@ func orNone(names string) string {
 	return names
 }
 
+// passedOver are kinds of interfaces to which the kernel assigns packets only after XDP programs have run on the interface
+// below, or without running any: the packet's device is changed in the IP layer (l3mdev), or by tc (drivers/net/ifb.c). What
+// to use instead.
+var passedOver = map[string]string{"vrf": "capture from its slaves", "ifb": "capture from the interface whose packets are redirected to it"}
+
 // errBond is why a bond has no zero copy and no program in the driver. A bond passes a program on to its slaves.
 // Packets then belong to the queues of the slaves, and the kernel gives a socket only packets of the queue that it is
 // bound to (xsk_rcv_check in net/xdp/xsk.c): it would drop each of them.
@@ -53,6 +58,9 @@ var errBond = errors.New("a program in driver mode runs on the slaves, and the k
 // suitKind adapts the configuration to the kind of the device, or refuses it.
 func (i *Interface) suitKind() error {
 	c, d := &i.config, i.device
+	if use := passedOver[d.kind]; use != "" && c.Direction.receives() {
+		return fmt.Errorf("%s (%s): %w (%s, or from.engine: packet)", d.describe(), d.kind, ErrPassedOver, use)
+	}
 	if !d.stack.Bond || !c.ownProgram() {
 		return nil
 	}

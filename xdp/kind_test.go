@@ -92,3 +92,27 @@ func TestBondOf(t *testing.T) {
 		}
 	}
 }
+
+// TestPassedOver: an interface whose packets no XDP program gets is refused by name, with what to use.
+func TestPassedOver(t *testing.T) {
+	for kind, text := range map[string]string{"ifb": "redirected", "vrf": "slaves"} {
+		i := &Interface{device: &device{name: "x0", kind: kind}}
+		err := i.suitKind()
+		if !errors.Is(err, ErrPassedOver) {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		testenv.MessageNames(t, err.Error(), []string{"x0", kind, text, "engine: packet"})
+	}
+	testenv.Root(t)
+	n := testenv.NewNamespace(t)
+	n.Run(t, "ip", "link", "add", "ifb9", "type", "ifb")
+	n.Run(t, "ip", "link", "set", "ifb9", "up")
+	n.Do(t, func() {
+		d, err := findDevice("ifb9")
+		testenv.Must(t, err)
+		defer func() { testenv.Check(t, d.close()) }()
+		if err := (&Interface{device: d}).suitKind(); !errors.Is(err, ErrPassedOver) {
+			t.Errorf("%v", err)
+		}
+	})
+}

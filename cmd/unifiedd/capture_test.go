@@ -76,7 +76,7 @@ func TestCaptureCount(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
-	file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
+	file := filepath.Join(testenv.DiskDir(t), strings.Repeat("c", 248)+".pcapng") // as long as a name can be
 	testenv.Must(t, os.WriteFile(file, []byte("an older capture"), 0o600))
 	for _, layout := range []string{"packed", "slot"} {
 		status, _, stderr := captureOn(t, p, "-w", file, "-c", "100", "--layout", layout, "udp port 5000")

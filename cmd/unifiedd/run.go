@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
@@ -41,6 +43,10 @@ region.reserve), and then runs the daemon as the configured user, or as root, wi
 the few capabilities it needs.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			kept, err := keepConfig(&file)
+			if err != nil {
+				return err
+			}
 			cfg, err := loadConfig(file)
 			if errors.Is(err, fs.ErrPermission) {
 				return fmt.Errorf("%w (the daemon reads it as user %s, also at a reload: chgrp it to a group of that user, with mode 0640)", err, userName())
@@ -52,7 +58,10 @@ the few capabilities it needs.`,
 			level.Set(cfg.Log.Level.Slog())
 			remembered := recent.New(newLog(cfg.Log.Format, level, c.ErrOrStderr()).Handler())
 			log := slog.New(remembered)
-			here, err := privsep.Start(privsep.For(cfg))
+			needs := privsep.For(cfg)
+			needs.Config = kept
+			defer runtime.KeepAlive(kept) // a reload reads it
+			here, err := privsep.Start(needs)
 			switch {
 			case here.Status != 0: // the daemon has ended and reported its error
 				return &statusError{here.Status, err}
@@ -63,6 +72,9 @@ the few capabilities it needs.`,
 				log.Warn("some capabilities are missing: operations that need them will fail", "missing", here.Missing.String())
 			}
 			warnUnfiltered(log, here.Unfiltered)
+			if why := openSecret(cfg, file); why != "" {
+				log.Warn(why)
+			}
 			r := newReloader(nil, file, level, log)
 			r.Recent = remembered
 			return runDaemon(c.Context(), cfg, here.Memory, r)
@@ -71,6 +83,35 @@ the few capabilities it needs.`,
 	addConfig(c, &file, "configuration `FILE`")
 	requireConfig(c)
 	return c
+}
+
+// keepConfig makes a configuration that can be read only once, as from a pipe, one that can be read again: by the process
+// with the daemon's rights, and at a reload, which then changes nothing. kept is what the former needs; nil: nothing.
+func keepConfig(file *string) (kept *os.File, err error) {
+	passed, err := privsep.PassedConfig()
+	if err != nil || passed != "" {
+		*file = passed
+		return nil, err
+	}
+	info, err := os.Stat(*file)
+	if err != nil || info.Mode().IsRegular() || info.IsDir() {
+		return nil, nil // loading it says what is wrong
+	}
+	from, err := os.Open(*file)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer from.Close()
+	fd, err := unix.MemfdCreate("configuration", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("keep the configuration: %w", err)
+	}
+	kept = os.NewFile(uintptr(fd), *file)
+	if _, err := io.Copy(kept, io.LimitReader(from, config.MaxFile+1)); err != nil {
+		return nil, errors.Join(fmt.Errorf("read configuration: %w", err), kept.Close())
+	}
+	*file = fmt.Sprintf("/proc/self/fd/%d", fd)
+	return kept, nil
 }
 
 func newReloader(d *flows.Daemon, file string, level *slog.LevelVar, log *slog.Logger) *control.Reloader {
@@ -84,7 +125,7 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	again, stopped := hangups()
 	defer stopped()
 	log := r.Log
-	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory, Trace: traceDirectory(cfg), Halts: flows.HaltFile(cfg.Control.State, cfg.Control.Socket)})
+	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory, Trace: traceDirectory(cfg), Halts: flows.HaltFile(cfg.Control.State, cfg.Control.Socket), Restart: true})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +39,8 @@ func (s *Manager) replaceExact() error {
 // exactPrepared returns the path of the single capture file before it has its final name.
 func (s *Manager) exactPrepared() string {
 	dir, base := filepath.Split(s.to.File)
-	return filepath.Join(dir, fmt.Sprintf(".%s-%d.next", base, os.Getpid()))
+	tail := fmt.Sprintf("-%d.next", os.Getpid())
+	return filepath.Join(dir, "."+strings.ToValidUTF8(base[:min(len(base), unix.NAME_MAX-1-len(tail))], "")+tail)
 }
 
 // preallocate allocates space of an unbounded segment before the worker needs it, until the segment

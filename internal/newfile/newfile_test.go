@@ -86,6 +86,26 @@ func TestReplaceNamed(t *testing.T) {
 	}
 }
 
+// TestReplaceLongName: a name may be as long as the file system has it.
+func TestReplaceLongName(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{strings.Repeat("e", 255), strings.Repeat("я", 127)} {
+		f, err := Replace(filepath.Join(dir, name), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Commit(); err != nil {
+			t.Errorf("%.20s: %v", name, err)
+		}
+		if hidden := f.hidden(); len(hidden) > 255 {
+			t.Errorf("%q has %d bytes", hidden, len(hidden))
+		}
+	}
+	if got := names(t, dir); len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestBelow: a directory that others name is opened below, and no name or link leads elsewhere.
 func TestBelow(t *testing.T) {
 	dir := t.TempDir()

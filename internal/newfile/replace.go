@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,11 +68,12 @@ func (f *File) begin(perm os.FileMode) error {
 	return nil
 }
 
-// hidden returns an unpredictable name.
+// hidden returns an unpredictable name, of at most 255 bytes.
 func (f *File) hidden() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return "." + f.name + "-" + hex.EncodeToString(b[:]) + ".new"
+	tail := "-" + hex.EncodeToString(b[:]) + ".new"
+	return "." + strings.ToValidUTF8(f.name[:min(len(f.name), unix.NAME_MAX-1-len(tail))], "") + tail
 }
 
 // Commit makes the file durable, gives it its name, replaces an existing file, and closes it. After an error

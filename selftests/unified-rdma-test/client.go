@@ -26,7 +26,7 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	if o.beyond {
 		m.size++ // for the message that exceeds the limit
 	}
-	s, err := open(o, peer, m)
+	s, err := open(o, peer.WithZone(""), m)
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,11 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	return errors.Join(r.print(out, o.json), e)
 }
 
-// resolve returns the server's address. It determines our own.
+// resolve returns the server's address. It determines our own. An address keeps its zone, which LookupNetIP drops.
 func resolve(ctx context.Context, host string) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap(), nil
+	}
 	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("ADDRESS %s: %w", host, err)

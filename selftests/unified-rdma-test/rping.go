@@ -70,6 +70,7 @@ func (o *options) rping(ctx context.Context, out io.Writer) (err error) {
 		if peer, err = resolve(ctx, o.where); err != nil {
 			return err
 		}
+		peer = peer.WithZone("") // rdma_cm takes the device's interface
 	}
 	s, err := open(*o, peer, room{extents: 3, size: o.most()})
 	if err != nil {

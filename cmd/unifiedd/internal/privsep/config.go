@@ -2,7 +2,6 @@ package privsep
 
 import (
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -154,16 +153,18 @@ func CommandNotes(uid int) string { return "/run/unifiedd-command-" + strconv.It
 
 // DefaultUser returns the user that a command becomes without -Z: the caller of sudo(8), or the
 // daemon's user if it exists. If it is empty, the command keeps its user. It is always empty unless
-// root starts the command.
+// root starts the command, and in a user namespace that has neither.
 func DefaultUser() string {
 	self, err := caps.Self()
 	if err != nil || self.UID.Effective != 0 || changes(&identity{}).Minus(self.Effective) != 0 {
 		return ""
 	}
 	if number, ok := userNumber(os.Getenv("SUDO_UID")); ok && number != 0 {
-		return strconv.FormatUint(uint64(number), 10)
+		if u, err := lookUpNumber(number); err == nil && u.mapped() {
+			return strconv.FormatUint(uint64(number), 10)
+		}
 	}
-	if _, err := user.Lookup(daemonUser); err == nil {
+	if u, err := lookUp(daemonUser); err == nil && u.mapped() {
 		return daemonUser
 	}
 	return ""

@@ -86,15 +86,20 @@ func (u *identity) has(dir string, rights fs.FileMode) bool {
 
 // openedFile returns a path to the open file that the parent process has made. It is empty if there
 // is none. Programs that this process starts do not inherit the file.
-func openedFile() (string, error) {
-	text := os.Getenv(opened)
+func openedFile() (string, error) { return passedFile(opened) }
+
+// PassedConfig returns a path to Options.Config of the parent process. It is empty if there is none.
+func PassedConfig() (string, error) { return passedFile(configMarker) }
+
+func passedFile(marker string) (string, error) {
+	text := os.Getenv(marker)
 	if text == "" {
 		return "", nil
 	}
-	os.Unsetenv(opened)
+	os.Unsetenv(marker)
 	n, err := strconv.Atoi(text)
 	if err != nil || n < firstFile || n > firstFile+mostFiles {
-		return "", fmt.Errorf("%s is %q, which is no descriptor of a file from the parent process", opened, text)
+		return "", fmt.Errorf("%s is %q, which is no descriptor of a file from the parent process", marker, text)
 	}
 	unix.CloseOnExec(n)
 	return fmt.Sprintf("/proc/self/fd/%d", n), nil

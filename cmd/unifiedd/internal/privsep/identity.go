@@ -3,8 +3,10 @@ package privsep
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/user"
 	"strconv"
+	"strings"
 
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
@@ -21,6 +23,34 @@ func (u *identity) is(t caps.Status) bool {
 		return true
 	}
 	return t.UID == caps.ID{Real: u.uid, Effective: u.uid, Saved: u.uid, FS: u.uid}
+}
+
+// mapped reports whether a process can become the user in this user namespace (user_namespaces(7)).
+func (u *identity) mapped() bool {
+	if text, err := os.ReadFile("/proc/self/setgroups"); err == nil && strings.TrimSpace(string(text)) == "deny" {
+		return false
+	}
+	for _, group := range u.groups {
+		if !inMap("/proc/self/gid_map", group) {
+			return false
+		}
+	}
+	return inMap("/proc/self/uid_map", u.uid) && inMap("/proc/self/gid_map", u.gid)
+}
+
+// inMap reports whether a map of a user namespace has an ID. Where the kernel has no maps, there is one namespace.
+func inMap(file string, id uint32) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(text)) {
+		var first, outside, count uint64
+		if n, _ := fmt.Sscan(line, &first, &outside, &count); n == 3 && uint64(id) >= first && uint64(id)-first < count {
+			return true
+		}
+	}
+	return false
 }
 
 // lookUp finds a user by name or number. A number need not be in the user database; its group then

@@ -55,6 +55,9 @@ func (o Options) start(u *identity, memory *umem.Memory, file *os.File) (*exec.C
 	if lack := changes(u).Minus(self.Effective); lack != 0 {
 		return nil, fmt.Errorf("become user %d: that takes %v (start as root, or as that user)", u.uid, lack)
 	}
+	if u != nil && !u.mapped() {
+		return nil, fmt.Errorf("become user %d: this user namespace has no such user or group, or no groups can be set in it (keep the user: -Z %d, or the setting user)", u.uid, self.UID.Effective)
+	}
 	keep := o.Keep & self.Permitted
 	if err := reduce(self, keep, u); err != nil {
 		return nil, err
@@ -71,6 +74,10 @@ func (o Options) start(u *identity, memory *umem.Memory, file *os.File) (*exec.C
 	if file != nil {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", opened, firstFile+len(cmd.ExtraFiles)))
 		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+	}
+	if o.Config != nil {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", configMarker, firstFile+len(cmd.ExtraFiles)))
+		cmd.ExtraFiles = append(cmd.ExtraFiles, o.Config)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -125,7 +132,7 @@ func (o Options) command(keep caps.Set, u *identity) *exec.Cmd {
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "WATCHDOG_PID=") && !strings.HasPrefix(v, memoryMarker+"=") && !strings.HasPrefix(v, opened+"=") {
+		if !strings.HasPrefix(v, "WATCHDOG_PID=") && !strings.HasPrefix(v, memoryMarker+"=") && !strings.HasPrefix(v, opened+"=") && !strings.HasPrefix(v, configMarker+"=") {
 			env = append(env, v)
 		}
 	}

@@ -38,6 +38,9 @@ const ownStdout = "UNIFIEDD_OWN_STDOUT"
 // made that file.
 const opened = "UNIFIEDD_OPENED_FILE"
 
+// configMarker is set in the environment to the descriptor of Options.Config.
+const configMarker = "UNIFIEDD_CONFIG_FILE"
+
 // Options say what the daemon gets. The zero value keeps the user and no capability.
 type Options struct {
 	// User is the name or number of the user to run as; empty: the current user.
@@ -67,6 +70,8 @@ type Options struct {
 	// File is the one file that a command writes. If the user may not write to its directory, the
 	// parent process makes it, as tcpdump does; empty: there is none.
 	File string
+	// Config, if not nil, is passed on to the daemon, which finds it by PassedConfig.
+	Config *os.File
 	// Files are files that the daemon's user must be able to open. They are not changed.
 	Files []files.File
 	// Announce makes the parent process print on standard error how many pages it adds.
