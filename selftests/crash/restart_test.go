@@ -64,7 +64,9 @@ type keeper struct {
 	limit   keepLimit
 	files   map[string]stored // as the round before left them, all of them complete
 	sent    uint64
-	deleted int // packets
+	inRun   uint64 // of those, since the flow began
+	comment int    // of the configuration
+	deleted int    // packets
 }
 
 // segmentBytes is the size of a segment.
@@ -93,6 +95,7 @@ func (k *keeper) round(n uint64) {
 		return // what it leaves is looked at after a start
 	}
 	d.Running(t)
+	k.inRun = 0
 	before := k.look("after the start")
 	k.compare(k.files, before, nil)
 	var written []uint64 // packets of this life that must be in files, or be deleted by the limit
@@ -105,7 +108,8 @@ func (k *keeper) round(n uint64) {
 			k.control(d, "stop", "cap")
 			k.control(d, "start", "cap")
 		case 1:
-			d.Configure(t, k.settings(k.random.IntN(1000)))
+			k.comment++
+			d.Configure(t, k.settings(k.comment))
 			k.control(d, "reload")
 		}
 	}
@@ -129,6 +133,7 @@ func (k *keeper) control(d *daemon.Daemon, args ...string) {
 	}
 	if args[0] != "stop" {
 		d.Running(k.t)
+		k.inRun = 0
 	}
 }
 
@@ -138,27 +143,33 @@ func (k *keeper) traffic(d *daemon.Daemon) (durable []uint64) {
 	t := k.t
 	t.Helper()
 	count := 200 + k.random.IntN(3000)
-	base, err := d.Status()
-	testenv.Must(t, err)
+	base := d.Until(t, "earlier packets to be durable", func(s *status.Daemon) bool { // they would count as some of these
+		f := &s.Flows[0]
+		return f.Durable.Packets == f.Packets && f.Packets+dropped(f) >= k.inRun
+	})
 	tr := send(t, k.Pair, k.sent, 20000)
 	s := d.Until(t, "packets to be durable", func(s *status.Daemon) bool {
 		f := &s.Flows[0]
 		return f.Durable.Packets >= base.Flows[0].Durable.Packets+uint64(count)
 	})
-	first := k.sent
-	k.sent += tr.halt()
+	first, sent := k.sent, tr.halt()
+	k.sent, k.inRun = k.sent+sent, k.inRun+sent
 	f := &s.Flows[0]
-	var lost uint64
-	for _, n := range f.Dropped {
-		lost += n
-	}
-	if lost > 0 {
+	if dropped(f) > 0 {
 		return nil // the files show what came, and not which of it was durable
 	}
 	for n := range f.Durable.Packets - base.Flows[0].Durable.Packets {
 		durable = append(durable, first+n)
 	}
 	return durable
+}
+
+// dropped returns how many packets a flow lost.
+func dropped(f *status.Flow) (lost uint64) {
+	for _, n := range f.Dropped {
+		lost += n
+	}
+	return lost
 }
 
 // look reads all segments. None may be empty.
