@@ -262,3 +262,40 @@ func (d *Driver) caughtUp(id uint32, config *group.Config, p *group.Progress) bo
 	}
 	return p.Complete(id)
 }
+
+// Confirm waits until a majority of the members has said that this one still leads. So what is known here when it
+// returns is what the group knew when it was called, or more. It fails if ctx ends, which it does if another
+// member leads by now.
+func (d *Driver) Confirm(ctx context.Context) error {
+	sure := make(chan struct{})
+	number := uint64(0)
+	err := d.ask(ctx, func() error {
+		if number = d.member.Confirm(); number == 0 {
+			return &NotLeaderError{d.member.Leader()}
+		}
+		d.confirms[number] = sure
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-sure:
+		return nil
+	case <-ctx.Done():
+		go d.call(func() { delete(d.confirms, number) }) // Run may wait for a disk
+		return context.Cause(ctx)
+	case <-d.ctx.Done():
+		return errClosed
+	}
+}
+
+// confirmed tells those that asked before that this member led.
+func (d *Driver) confirmed(upTo uint64) {
+	for number, sure := range d.confirms {
+		if number <= upTo {
+			close(sure)
+			delete(d.confirms, number)
+		}
+	}
+}
