@@ -68,7 +68,12 @@ func newTestHub(t *testing.T) (h *Hub, log *lines) {
 // dial connects to the hub, and says hello with a name.
 func (h *Hub) dial(t *testing.T, name string, rights ...int) *net.UnixConn {
 	t.Helper()
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.config.Socket, Net: "unixpacket"})
+	var c *net.UnixConn
+	var err error
+	testenv.Wait(t, time.Minute, "the hub to accept those before", func() bool {
+		c, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.config.Socket, Net: "unixpacket"})
+		return !errors.Is(err, unix.EAGAIN)
+	})
 	testenv.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	hello, err := wire.Append(nil, &wire.Hello{Name: name, Session: 7}, false)

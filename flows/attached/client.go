@@ -136,7 +136,7 @@ func (k *Client) unuse(l *link) error {
 
 // attach makes a connection.
 func attach(c *Config) (*link, error) {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: c.Socket, Net: "unixpacket"})
+	conn, err := dial(c.Socket)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +149,16 @@ func attach(c *Config) (*link, error) {
 	}
 	go l.read()
 	return l, nil
+}
+
+// dial connects to the daemon. While more programs connect than it has accepted, it waits.
+func dial(socket string) (*net.UnixConn, error) {
+	for end := time.Now().Add(meetTime); ; time.Sleep(time.Millisecond) {
+		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+		if !errors.Is(err, unix.EAGAIN) || time.Now().After(end) {
+			return conn, err
+		}
+	}
 }
 
 // meetTime is how long the daemon may take to answer.
