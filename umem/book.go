@@ -131,7 +131,7 @@ func (h *Holder) take(dst []Frame, stack *[]uint64, length uint32) int {
 	return n
 }
 
-// TakeAt takes the frames and extents that begin at the addresses of fs, as far as they are in the pool. It sets
+// TakeAt takes the frames and extents that begin at the addresses of fs, also in parts, as far as they are in the pool. It sets
 // their Len to the full size, and that of the others to 0. It takes the pool's lock, and time that grows with the
 // pool: use it at the start.
 func (h *Holder) TakeAt(fs []Frame) (n int) {
@@ -143,7 +143,11 @@ func (h *Holder) TakeAt(fs []Frame) (n int) {
 	}
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
-	for stack, length := range map[*[]uint64]uint32{&r.pool.frames: r.frameSize, &r.pool.extents: uint32(r.extentSize)} {
+	stacks := map[*[]uint64]uint32{&r.pool.frames: r.frameSize, &r.pool.extents: uint32(r.extentSize)}
+	for i := range r.pool.parts {
+		stacks[&r.pool.parts[i]] = r.frameSize
+	}
+	for stack, length := range stacks {
 		left := (*stack)[:0]
 		for _, addr := range *stack {
 			i, is := wanted[addr]

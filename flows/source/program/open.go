@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/attach"
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
@@ -78,8 +79,9 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 // takeFrames takes the frames that the program fills, and those for copies.
 func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	part := s.end.Part()
-	own := make([]umem.Frame, min(s.window(), int(part.Size()/uint64(s.region.FrameSize()))/e.Shared.Config.Submitting(e.Flow.From.Attach)))
-	n := e.Holder.TakeFrom(part, own)
+	share := int(part.Size()/uint64(s.region.FrameSize())) / e.Shared.Config.Submitting(e.Flow.From.Attach)
+	own := make([]umem.Frame, min(s.window(), share))
+	n := s.takeOwn(e, own, share)
 	if n == 0 || n < len(own) {
 		return fmt.Errorf("the memory that program %s writes has %d of %d free frames: raise out in attach.programs", s.end.Program(), n, len(own))
 	}
@@ -98,6 +100,23 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 		return fmt.Errorf("the region has %d free frames; messages of program %s need %d at least: raise region.size", s.total, s.end.Program(), least)
 	}
 	return nil
+}
+
+// takeOwn takes frames of the program's memory: each time the same ones, so that no other flow that begins again gives the
+// program frames in which it has messages that it is to submit to this one again. After a reload with other flows some may be
+// taken: then any are.
+func (s *Source) takeOwn(e *pipeline.Env, own []umem.Frame, share int) int {
+	part, frame := s.end.Part(), uint64(s.region.FrameSize())
+	first := e.Shared.Config.SubmitsAs(e.Flow.From.Attach, e.Flow.Name) * share
+	for i := range own {
+		own[i].Addr = part.Base() + uint64(first+i)*frame
+	}
+	n := e.Holder.TakeAt(own)
+	if n == len(own) {
+		return n
+	}
+	e.Holder.Give(slices.DeleteFunc(slices.Clone(own), func(f umem.Frame) bool { return f.Len == 0 }))
+	return e.Holder.TakeFrom(part, own)
 }
 
 func (s *Source) window() int { return len(s.pending) }
