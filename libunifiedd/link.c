@@ -333,7 +333,8 @@ static int join(ufd_client *c, int64_t now)
 	l->since = now;
 	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->fd < 0 || connect(l->fd, (struct sockaddr *)&to, sizeof(to)) || ufdi_send(l->fd, HELLO, hello, sizeof(hello))) {
-		ufdi_fail(&c->last, UFD_SYSTEM, UFD_REASON_NONE, "attach to %s", c->socket);
+		/* EAGAIN: as many wait as the kernel keeps for the daemon */
+		ufdi_fail(&c->last, errno == EAGAIN ? UFD_AGAIN : UFD_SYSTEM, UFD_REASON_NONE, "attach to %s", c->socket);
 		if (l->fd >= 0)
 			close(l->fd);
 		free(l);
@@ -574,9 +575,9 @@ ufd_client *ufd_attach(const char *socket, const char *name, uint64_t session, u
 			break;
 	int fd = -1, r = UFD_SYSTEM;
 	if (c->session) {
-		int64_t latest = ufdi_now() + MEET_TIME, until;
-		while ((r = attach(c, ufdi_now(), &fd, &until)) == UFD_AGAIN && !c->last.result)
-			ufdi_sleep(fd, -1, latest);
+		int64_t latest = ufdi_now() + MEET_TIME, until = latest;
+		while ((r = attach(c, ufdi_now(), &fd, &until)) == UFD_AGAIN && (!c->last.result || (c->last.result == UFD_AGAIN && ufdi_now() < latest)))
+			ufdi_sleep(fd, -1, c->last.result ? until : latest);
 	} else {
 		ufdi_fail(&c->last, UFD_SYSTEM, UFD_REASON_NONE, "draw a session");
 	}
