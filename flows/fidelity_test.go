@@ -253,6 +253,7 @@ func TestStatisticsOfManyQueues(t *testing.T) {
 		t.Run(layout, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
 			f := l.start(t, strings.Replace(l.defaults(layout), "ring: 2048", "ring: 64", 1), Options{}).Flows()[0]
+			l.feed(t, f, [][]byte{testenv.UDP(&l.A, &l.B, 1000, 0, 60)}, 1000) // a file begins with its first packet
 			stopped(t, f)
 			found := map[int]int{}
 			for _, b := range blocksOf(t, l.files(t)...) {

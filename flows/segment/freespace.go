@@ -83,10 +83,11 @@ func (f *freeSpace) measure() (above int64, err error) {
 
 // errFull is the error when the reserve leaves no space.
 func (f *freeSpace) errFull() error {
-	if !f.removes() {
-		return fmt.Errorf("keep_free: %s of %s are to stay free by default (make room, limit segment.keep, or set keep_free)", f.keep, f.dir)
+	remedy := "by default: make room, limit segment.keep, or set keep_free"
+	if f.removes() {
+		remedy = "and no older segment is left to remove: make room, or lower keep_free"
 	}
-	return fmt.Errorf("keep_free: %s of %s are to stay free, and no older segment is left to remove (make room, or lower keep_free)", f.keep, f.dir)
+	return fmt.Errorf("%w above keep_free: of %d bytes free in %s, %d are to stay free (%s %s)", unix.ENOSPC, f.free.Load(), f.dir, f.reserve.Load(), f.keep, remedy)
 }
 
 // wait counts the time for which the reserve blocks writing. The worker calls it.

@@ -39,7 +39,7 @@ flows[].from.mirror flows[].from.priority flows[].from.promiscuous flows[].from.
 flows[].from.rdma
 flows[].from.rdma.device flows[].from.rdma.ecn flows[].from.rdma.min_rate flows[].from.rdma.priority
 flows[].from.rdma.traffic_class flows[].from.ring flows[].from.steer flows[].from.take_over flows[].from.timestamps
-flows[].from.trusted flows[].from.verify flows[].from.window flows[].from.zero_copy flows[].name
+flows[].from.trusted flows[].from.verify flows[].from.window flows[].from.zero_copy flows[].name flows[].restart
 flows[].stages[].moldudp64.ask flows[].stages[].moldudp64.gap flows[].stages[].moldudp64.hold
 flows[].stages[].moldudp64.lines[].address flows[].stages[].moldudp64.lines[].name
 flows[].stages[].moldudp64.lines[].port flows[].stages[].moldudp64.server
