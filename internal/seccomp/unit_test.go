@@ -9,15 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // settings returns the values of a key in the systemd unit.
 func settings(t *testing.T, key string) (words []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../packaging/unifiedd.service")
-	testenv.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), key+"="); ok {
 			words = append(words, strings.Fields(value)...)
@@ -49,16 +49,22 @@ func TestUnitExposure(t *testing.T) {
 		t.Fatalf("%v (install the test programs: scripts/setup.sh demo test)", err)
 	}
 	unit, err := os.ReadFile("../../packaging/unifiedd.service")
-	testenv.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	installed := filepath.Join(t.TempDir(), "unifiedd.service")
-	testenv.Must(t, os.WriteFile(installed, bytes.ReplaceAll(unit, []byte("@PREFIX@"), []byte("/usr")), 0o644))
+	if err := os.WriteFile(installed, bytes.ReplaceAll(unit, []byte("@PREFIX@"), []byte("/usr")), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	out, err := exec.Command(analyze, "security", "--no-pager", "--offline=true", installed).CombinedOutput()
 	figure := regexp.MustCompile(`Overall exposure level for unifiedd.service: (\S+)`).FindSubmatch(out)
 	if figure == nil {
 		t.Fatalf("%s says no figure: %v\n%s", analyze, err, out)
 	}
 	security, err := os.ReadFile("../../SECURITY.md")
-	testenv.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if want := "says " + string(figure[1]) + " of the unit"; !bytes.Contains(security, []byte(want)) {
 		t.Errorf("SECURITY.md does not say %q\n%s", want, out)
 	}
