@@ -346,10 +346,11 @@ func (m *machine) trade(t *testing.T, flow, giver string) {
 	if giver != "" {
 		m.give(t, flow, giver)
 	}
-	m.submit(t, flow, "strategy", []byte("login"))
+	const order = "\x00\x05login" // its length is in front, as limits want it
+	m.submit(t, flow, "strategy", []byte(order))
 	select {
 	case text := <-got:
-		if text != "login" {
+		if text != order {
 			t.Errorf("flow %s: the exchange has got %q", flow, text)
 		}
 	case <-time.After(testenv.Within(10 * time.Second)):
