@@ -157,4 +157,4 @@ if [[ $level == test ]]; then
 	[[ $(id -u) == 0 ]] || { echo "make test needs root; make check does without" >&2; exit 1; }
 	build/sweep # remove what killed tests of earlier runs left
 fi
-"$level" | build/testsum -quarantine scripts/quarantine.txt -allow-skip ': (short|lab|emulated|race detector): '
+"$level" | build/testsum -quarantine scripts/quarantine.txt -allow-skip ': (short|lab|devices|emulated|race detector): '

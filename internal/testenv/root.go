@@ -36,7 +36,7 @@ func Root(t testing.TB) {
 	t.Helper()
 	OnMachine(t, "devices")
 	if os.Getenv("UNIFIEDD_DEVICES") == "no" {
-		t.Skip("make check uses no devices")
+		t.Skip("devices: make check uses none")
 	}
 	if os.Geteuid() == 0 {
 		return
