@@ -60,9 +60,13 @@ func TestLogReaderGone(t *testing.T) {
 			testenv.Wait(t, testenv.Within(time.Minute), "the control socket", func() bool { _, err := os.Stat(socket); return err == nil })
 			for rate := 200; rate < 500; rate += 100 { // each reload is a line of the log
 				configure(rate)
-				if code, err := post("/reload"); code != http.StatusOK || err != nil {
-					t.Fatalf("a reload is answered with %d: %v", code, err)
-				}
+				testenv.Wait(t, testenv.Within(time.Minute), "a reload", func() bool {
+					code, err := post("/reload")
+					if err != nil || code != http.StatusOK && code != http.StatusConflict { // a conflict: the flow is still starting
+						t.Fatalf("a reload is answered with %d: %v", code, err)
+					}
+					return code == http.StatusOK
+				})
 			}
 			testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 			if err := cmd.Wait(); err != nil {
