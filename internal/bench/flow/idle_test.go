@@ -2,7 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +18,7 @@ import (
 func TestAgainstIdle(t *testing.T) {
 	r := bench.Start(t, "idle", "Idle daemons", "a daemon", "nothing")
 	pair, dir := testenv.NewPair(t, testenv.PairOptions{}), testenv.DiskDir(t)
-	links := moreLinks(t, pair, 8)
+	links := moreLinks(t, pair, 5)
 	for _, name := range []string{"image", "disk"} {
 		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), make([]byte, 16<<20), 0o600))
 	}
@@ -32,17 +31,17 @@ func TestAgainstIdle(t *testing.T) {
 	blocks := fmt.Sprintf("  - {name: blocks, from: {file: %s/image}, to: {rdma: %s:7472\", clients: 2, cache: 2MiB}}\n", dir, rdma)
 	nvme := fmt.Sprintf("  - {name: nvme, from: {file: %s/disk}, to: {rdma: %s:4420\", subsystem: nqn.2026-11.net.example:idle, allow_any_host: true}}\n", dir, rdma)
 	slow := fmt.Sprintf("  - {name: slow, from: {generate: 64, rate: 1}, to: {file: %s/slow, segment: {size: 8MiB}, prepare: none}}\n", dir)
-	others := rest(dir, links[2:], rdma, fmt.Sprintf("{name: log, address: \"%s:7471\", flow: log}", pair.B.IP), exchange(t, pair))
+	others := rest(dir, links[2:], rdma, fmt.Sprintf("{name: log, address: \"%s:7471\", flow: log}", pair.B.IP))
 	var fifty strings.Builder
 	for i := range 50 {
 		fifty.WriteString(capture(fmt.Sprint("c", i), links[i%len(links)], fmt.Sprint(6000+i), ", ring: 128"))
 	}
-	for _, one := range []struct{ name, flows string }{
-		{"a capture by AF_XDP", taken}, {"a capture by packet socket", copied}, {"a log", log}, {"blocks", blocks}, {"an NVMe target", nvme},
-		{"a generator of one packet a second", slow}, {"these six", taken + copied + log + blocks + nvme + slow},
-		{"these and one of each other kind", taken + copied + log + blocks + nvme + slow + others}, {"50 captures by AF_XDP", fifty.String()},
+	for _, one := range []struct{ name, flows, parts string }{
+		{name: "a capture by AF_XDP", flows: taken}, {name: "a capture by packet socket", flows: copied}, {name: "a log", flows: log}, {name: "blocks", flows: blocks}, {name: "an NVMe target", flows: nvme},
+		{name: "a generator of one packet a second", flows: slow}, {name: "these six", flows: taken + copied + log + blocks + nvme + slow},
+		{name: "these and one of each other kind", flows: taken + copied + log + blocks + nvme + slow + others, parts: parts}, {name: "50 captures by AF_XDP", flows: fifty.String()},
 	} {
-		d := daemon.Launch(t, testenv.Program(t, "cmd/unifiedd"), &pair.B, t.TempDir(), parts+one.flows)
+		d := daemon.Launch(t, testenv.Program(t, "cmd/unifiedd"), &pair.B, t.TempDir(), "region: {size: 2GiB, extent: 256KiB, extents: 3000, pages: ordinary}\n"+one.parts+"flows:\n"+one.flows)
 		d.Running(t)
 		s, err := d.Status()
 		testenv.Must(t, err)
@@ -54,17 +53,16 @@ func TestAgainstIdle(t *testing.T) {
 	}
 }
 
-// parts is what the flows share.
-const parts = `region: {size: 384MiB, extent: 256KiB, pages: ordinary}
-attach:
+// parts are what the flows of rest share.
+const parts = `attach:
   programs: [{name: p, user: root, in: 8MiB, out: 8MiB}]
-  channels: [{name: c1, writer: p}, {name: c2, readers: [{program: p}]}]
+  channels: [{name: c, readers: [{program: p}]}]
   states: [{name: s1, keys: 1, readers: [p]}, {name: s2, keys: 1, readers: [p]}]
-flows:
 `
 
-// rest returns a flow of each other kind that waits for something: replays and generators do not, and a group needs daemons.
-func rest(dir string, links []string, rdma, peer, exchange string) string {
+// rest returns a flow of each other kind that waits for something: replays and generators do not, a group needs daemons, and an
+// order flow a queue for itself.
+func rest(dir string, links []string, rdma, peer string) string {
 	device, _, _ := strings.Cut(rdma, ",")
 	to := fmt.Sprintf("{rdma: %s, peers: [%s]}", device, peer)
 	var all strings.Builder
@@ -72,45 +70,20 @@ func rest(dir string, links []string, rdma, peer, exchange string) string {
 		"network-rdma":   "from: {interface: " + links[0] + ", filter: udp, ring: 128}, to: " + to,
 		"network-null":   "from: {interface: " + links[1] + ", filter: udp, ring: 128}, to: {discard: true}",
 		"network-attach": "from: {interface: " + links[2] + ", filter: udp, ring: 128}, to: {attach: p}",
-		"network-order":  "from: {interface: " + links[3] + ", filter: udp, ring: 128}, to: {order: {" + exchange + ", rules: [{name: r, when: [{is: A}], order: [{text: B}]}]}}",
 		"rdma-rdma":      "from: {rdma: " + rdma + ":7473\", clients: 1, window: 16}, to: " + to,
 		"rdma-null":      "from: {rdma: " + rdma + ":7474\", clients: 1, window: 16}, to: {discard: true}",
 		"rdma-attach":    "from: {rdma: " + rdma + ":7475\", clients: 1, window: 16}, to: {attach: p}",
 		"rdma-state":     "from: {rdma: " + rdma + ":7476\", clients: 1, window: 16}, to: {state: s2}",
-		"rdma-channel":   "from: {rdma: " + rdma + ":7477\"}, to: {channel: c2}",
+		"rdma-channel":   "from: {rdma: " + rdma + ":7477\"}, to: {channel: c}",
 		"storage-attach": "from: {file: " + dir + "/image}, to: {attach: p}",
 		"attach-storage": "from: {attach: p}, to: {file: " + dir + "/said, segment: {size: 8MiB}}",
 		"attach-rdma":    "from: {attach: p}, to: " + to,
 		"attach-null":    "from: {attach: p}, to: {discard: true}",
-		"attach-order":   "from: {attach: p}, to: {order: {" + exchange + "}}",
 		"attach-state":   "from: {attach: p}, to: {state: s1}",
 	} {
 		fmt.Fprintf(&all, "  - {name: %s, %s}\n", name, flow)
 	}
 	return all.String()
-}
-
-// exchange listens at end A of a pair, and returns the settings of a flow that connects to it.
-func exchange(t *testing.T, pair *testenv.Pair) string {
-	t.Helper()
-	var l net.Listener
-	pair.A.Do(t, func() {
-		var err error
-		l, err = net.Listen("tcp", fmt.Sprintf("%s:9000", pair.A.IP))
-		testenv.Must(t, err)
-	})
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		var all []net.Conn // an unused one would be closed
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all = append(all, c)
-		}
-	}()
-	return fmt.Sprintf("connect: \"%s\", interface: %s", l.Addr(), pair.B.Ifname)
 }
 
 // moreLinks makes pairs of interfaces between the ends of a pair, and returns the names of those at end B.
