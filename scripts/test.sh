@@ -107,12 +107,12 @@ isolated=("${tests[@]}" -exec "$PWD/scripts/ns")
 
 # The packages whose concurrency the race detector checks here; a long suite checks all.
 raced=(./umem ./xdp ./nvme ./rdma/... ./flows/stream ./flows/fanout ./flows/blocks ./flows/worker ./internal/ring)
-# These count all huge pages of the machine.
-counting=(./umem ./internal/testenv ./internal/hugetlb)
+# These take huge pages of the machine from others.
+taking=(./umem ./internal/testenv ./internal/hugetlb)
 
 everything_else() {
 	local all
-	mapfile -t all < <(go list ./... | grep -vxF "$(go list "${counting[@]}")")
+	mapfile -t all < <(go list ./... | grep -vxF "$(go list "${taking[@]}")")
 	"${isolated[@]}" -p "$(nproc)" "${all[@]}"
 }
 
@@ -135,7 +135,7 @@ test() {
 	shared=false
 	! others || shared=true
 	pass "tests and checks" everything_else
-	pass "what counts huge pages" "${isolated[@]}" -p 1 "${counting[@]}"
+	pass "what takes huge pages" "${isolated[@]}" -p 1 "${taking[@]}"
 	pass "race detector" "${isolated[@]}" -p 2 -race "${raced[@]}"
 	pass "other modules" as_test TestOtherModules modules
 	pass "the C library" as_test TestCLibrary make -s -C libunifiedd check
