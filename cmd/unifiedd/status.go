@@ -240,7 +240,7 @@ func printFeed(w io.Writer, f *status.Feed) {
 	if f == nil {
 		return
 	}
-	fmt.Fprintf(w, "  feed\tsession %s: %d messages in order, %d lost in %d gaps, %d requests for retransmission, begun again %d times\n", cmp.Or(f.Session, "not seen yet"), f.Messages, f.Lost, f.Gaps, f.Requests, f.Restarts)
+	fmt.Fprintf(w, "  feed\tsession %s: %d messages in order, %d lost in %d gaps, %d requests for retransmission, %d restarts of the sender\n", cmp.Or(f.Session, "not seen yet"), f.Messages, f.Lost, f.Gaps, f.Requests, f.Restarts)
 	for _, l := range f.Lines {
 		fmt.Fprintf(w, "  line %s\t%d won, %d duplicates, %d missing, %d late, refused: %s\n", l.Name, l.Wins, l.Duplicates, l.Missing, l.Late, nonzero(l.Refused))
 	}

@@ -56,7 +56,7 @@ type Arbiter struct {
 	free  []int  // buffers of no packet
 	store []byte // buffers
 
-	again    again         // what may be a new session without a new name
+	restart  restart       // packets that a restarted sender may have sent, under the same name
 	now      time.Duration // as At and Tick have said
 	begun    time.Duration // when the session began
 	aged     uint64        // messages before this one were given out longer than Gap ago
@@ -83,7 +83,7 @@ type held struct {
 type line struct {
 	next                         uint64 // the message that is to come on this line
 	began                        bool
-	back                         bool   // it has gone back, see again
+	back                         bool   // it has gone back: see restart
 	start, run                   uint64 // to the first one, and then the second one is to come
 	wins, repeats, missing, late counter.Counter
 	refused                      [reasons]counter.Counter
@@ -97,7 +97,7 @@ func New(c Config) (*Arbiter, error) {
 	if c.Lines < 1 || c.Held < 1 || c.Longest < headerLen || c.Gap <= 0 || c.Ask < 0 || c.Ask > c.Gap {
 		return nil, errors.New("feed: lines, room for packets behind a gap and a time for gaps are needed, and asking comes before declaring")
 	}
-	a := &Arbiter{config: c, lines: make([]line, c.Lines), held: make([]held, 0, c.Held), again: again{held: make([]held, 0, c.Held)}, store: make([]byte, (c.Held+ownBuffers)*c.Longest)}
+	a := &Arbiter{config: c, lines: make([]line, c.Lines), held: make([]held, 0, c.Held), restart: restart{held: make([]held, 0, c.Held)}, store: make([]byte, (c.Held+ownBuffers)*c.Longest)}
 	for i := range c.Held {
 		a.free = append(a.free, i+ownBuffers)
 	}
@@ -131,11 +131,11 @@ func (a *Arbiter) admit(from int, p Packet, payload []byte) Reason {
 	case p.Session == a.session:
 	case a.older && p.Session == a.before:
 		if a.goesBack(from, &p, true) {
-			return a.keepAgain(from, p, payload, true)
+			return a.keepForRestart(from, p, payload, true)
 		}
 		return OldSession
 	default:
-		a.dropAgain()
+		a.dropRestart()
 		a.pending, a.origin, a.changing = a.copied(ofSession, p, payload), from, true
 		return Good
 	}
@@ -173,9 +173,9 @@ func (a *Arbiter) sort(from int, p Packet, payload []byte) Reason {
 		return TooFar
 	}
 	if a.goesBack(from, &p, false) {
-		return a.keepAgain(from, p, payload, false)
+		return a.keepForRestart(from, p, payload, false)
 	}
-	if a.again.open {
+	if a.restart.open {
 		a.goesOn(from, &p)
 	}
 	a.follow(from, &p)
@@ -222,7 +222,7 @@ func (a *Arbiter) use(p Packet, from, buffer int) {
 // hold copies a packet behind a gap. If there is no room, the gap in front of the held packets is declared.
 func (a *Arbiter) hold(from int, p Packet, payload []byte) Reason {
 	if len(a.free) == 0 {
-		a.dropAgain()
+		a.dropRestart()
 	}
 	why := a.insert(&a.held, from, p, payload)
 	if why == NoRoom {
@@ -280,8 +280,8 @@ func (a *Arbiter) Next() ([]byte, bool) {
 		case a.changing:
 			a.lose(a.high)
 			a.changing = false
-			if a.again.open {
-				a.beginAgain()
+			if a.restart.open {
+				a.beginRestarted()
 				continue
 			}
 			a.begin(a.pending.Session, a.pending.Sequence)
@@ -326,7 +326,7 @@ func (a *Arbiter) end() uint64 {
 // the caller calls it again afterwards.
 func (a *Arbiter) Tick(now time.Duration) (first uint64, n uint16) {
 	a.At(now)
-	if a.again.open && a.hasBegunAgain() {
+	if a.restart.open && a.hasRestarted() {
 		a.changing = true
 		return 0, 0
 	}
@@ -352,7 +352,7 @@ func (a *Arbiter) Wait(now time.Duration) (time.Duration, bool) {
 	if a.config.Ask > 0 && !a.asked {
 		at = a.since + a.config.Ask
 	}
-	g, open := &a.again, a.open
+	g, open := &a.restart, a.open
 	if decides := g.since + a.config.Gap; g.open && len(g.held) > 1 {
 		if !a.allBack() {
 			decides = g.other + aloneTime
@@ -370,7 +370,7 @@ func (a *Arbiter) Asked() bool { return a.open && a.asked }
 // Finish declares all gaps: nothing more comes.
 func (a *Arbiter) Finish() {
 	a.upTo, a.finished = a.high, true
-	a.finishAgain()
+	a.finishRestart()
 	a.refuseCandidate()
 }
 

@@ -11,9 +11,9 @@ import (
 //
 // Such packets do not name a session. A number within the window around the next one belongs to the session; it is
 // late, a copy, or behind a gap. A packet with another number is kept. If the next one of this sort is within a window
-// around the kept one, the sender has begun again, and a new session begins with these two (RFC 3550, A.1, has the same
-// rule for RTP). Else the kept packet counts as TooFar. Whether a sender has begun again within the window is decided as
-// with MoldUDP64, see again.
+// around the kept one, the sender has restarted, and a new session begins with these two (RFC 3550, A.1, has the same
+// rule for RTP). Else the kept packet counts as TooFar. Whether a sender has restarted within the window is decided as
+// with MoldUDP64: see restart.
 type Counter struct {
 	Offset int  // of the number's first byte in the payload
 	Width  int  // bytes of the number: 2, 4 or 8
@@ -112,7 +112,7 @@ func (a *Arbiter) count(from int, payload []byte) Reason {
 	case a.older && a.next-a.plain.first < uint64(most) && near(c.distance(n, a.plain.last), most):
 		p := plainPacket(a.before, a.plain.last+uint64(c.distance(n, a.plain.last)), payload)
 		if a.goesBack(from, &p, true) {
-			return a.keepAgain(from, p, payload, true)
+			return a.keepForRestart(from, p, payload, true)
 		}
 		return OldSession
 	}
@@ -141,7 +141,7 @@ func (a *Arbiter) elsewhere(from int, n uint64, payload []byte) Reason {
 			a.lines[from].repeats.Add(1)
 			return Good
 		case near(d, c.window()):
-			a.restart(from, n, d, payload)
+			a.restartElsewhere(from, n, d, payload)
 			return Good
 		}
 		a.refuseCandidate()
@@ -151,9 +151,9 @@ func (a *Arbiter) elsewhere(from int, n uint64, payload []byte) Reason {
 	return Good
 }
 
-// restart begins a new session with the kept packet and another one, which is so far behind it.
-func (a *Arbiter) restart(from int, n uint64, behind int64, payload []byte) {
-	a.dropAgain()
+// restartElsewhere begins a new session with the kept packet and another one, which is so far behind it.
+func (a *Arbiter) restartElsewhere(from int, n uint64, behind int64, payload []byte) {
+	a.dropRestart()
 	k, name := &a.plain, a.nextSession()
 	first, second := a.config.Counter.first(k.number), uint64(behind)
 	kept := plainPacket(name, 0, a.store[ofSession*a.config.Longest:][:k.length])

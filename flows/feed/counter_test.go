@@ -120,9 +120,9 @@ func TestCounterGap(t *testing.T) {
 	}
 }
 
-// TestCounterBeginsAgain: when a sender begins again, its packets are a new session, none of which is lost. Late packets
+// TestCounterRestart: when a sender restarts, its packets are a new session, none of which is lost. Late packets
 // of the old one do not count, and a damaged number begins nothing.
-func TestCounterBeginsAgain(t *testing.T) {
+func TestCounterRestart(t *testing.T) {
 	const old = 30_000_000
 	for name, c := range map[string]struct {
 		order []uint64 // that line 0 has, line 1 has the same behind it, and then what is late
@@ -168,7 +168,7 @@ func TestCounterBeginsAgain(t *testing.T) {
 	}
 }
 
-// TestCounterMerged: two lines that each lose, repeat and reorder packets, and begin again in the middle, give each
+// TestCounterMerged: two lines that each lose, repeat and reorder packets, and whose sender restarts in the middle, give each
 // packet once and in order. Each packet that came is accounted for.
 func TestCounterMerged(t *testing.T) {
 	for seed := range uint64(200) {

@@ -14,7 +14,7 @@ type Stats struct {
 	Requests uint64 // for retransmission
 	Ends     uint64 // ends of sessions that were announced
 	Sessions uint64 // begun
-	Restarts uint64 // of those, without a new name: the sender has begun to count again, or has gone back to the name before
+	Restarts uint64 // of those, without a new name: the sender has restarted and counts from the beginning, or has gone back to the name before
 	Lines    []LineStats
 }
 

@@ -189,7 +189,7 @@ type Feed struct {
 	Requests uint64     `json:"requests"`          // to the retransmission server
 	Unsent   uint64     `json:"unsent_requests"`   // of those, requests that the kernel did not take
 	Sessions uint64     `json:"sessions"`          // begun
-	Restarts uint64     `json:"restarts"`          // of those, sessions that the sender has begun again without a new name
+	Restarts uint64     `json:"restarts"`          // of those, sessions that the sender has begun by a restart, without a new name
 	Ends     uint64     `json:"ends"`              // ends of sessions that were announced
 	Empty    uint64     `json:"empty"`             // messages without bytes, which are not passed on
 	Others   uint64     `json:"others"`            // packets that are of no line, or no whole UDP datagram in one frame

@@ -221,7 +221,7 @@ func (s *Sink) Check(t time.Time) (waits, ends error) {
 	if a.Sessions > s.sessions {
 		say, text := s.log.Info, "a session of the feed has begun"
 		if a.Restarts > s.restarts {
-			say, text = s.log.Warn, "the sender of the feed has begun again: its messages are passed on"
+			say, text = s.log.Warn, "the sender of the feed has restarted: its messages are passed on"
 		}
 		say(text, "session", a.Session, "sessions", a.Sessions, "restarts", a.Restarts)
 		s.sessions, s.restarts = a.Sessions, a.Restarts

@@ -198,7 +198,7 @@ func TestBeginsAgain(t *testing.T) {
 			t.Error(waits, ends)
 		}
 	}
-	if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "begun again") || !strings.Contains(text, "session=SESSION sessions=2 restarts=1") {
+	if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "has restarted") || !strings.Contains(text, "session=SESSION sessions=2 restarts=1") {
 		t.Errorf("it logs %s", text)
 	}
 }

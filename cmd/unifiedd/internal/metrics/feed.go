@@ -12,7 +12,7 @@ var (
 	descFeedGaps       = describe("feed_gaps_total", "Gaps of a feed that were declared.", "flow")
 	descFeedRequests   = describe("feed_requests_total", "Requests to the retransmission server of a feed.", "flow")
 	descFeedSessions   = describe("feed_sessions_total", "Sessions of a feed that have begun.", "flow")
-	descFeedRestarts   = describe("feed_restarts_total", "Sessions that the sender of a feed has begun again without a new name.", "flow")
+	descFeedRestarts   = describe("feed_restarts_total", "Sessions that the sender of a feed has begun by a restart, without a new name.", "flow")
 	descFeedOthers     = describe("feed_other_packets_total", "Packets that are of no line of the feed.", "flow")
 	descFeedWins       = describe("feed_line_wins_total", "Messages of which the copy of this line was the first.", "flow", "line")
 	descFeedDuplicates = describe("feed_line_duplicates_total", "Messages of the line that were there already.", "flow", "line")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// againRig is an arbiter whose lines have packets of one message, and a clock. of is the text of each message.
-type againRig struct {
+// restartRig is an arbiter whose lines have packets of one message, and a clock. of is the text of each message.
+type restartRig struct {
 	*Arbiter
 	t   *testing.T
 	c   *Counter // nil: MoldUDP64
@@ -17,17 +17,17 @@ type againRig struct {
 	got []string
 }
 
-func newAgainRig(t *testing.T, c *Counter, lines, hold int) *againRig {
+func newRestartRig(t *testing.T, c *Counter, lines, hold int) *restartRig {
 	t.Helper()
 	a, err := New(Config{Lines: lines, Held: hold, Longest: 64, Gap: 10 * time.Millisecond, Counter: c})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &againRig{Arbiter: a, t: t, c: c}
+	return &restartRig{Arbiter: a, t: t, c: c}
 }
 
 // send sends messages of a life of the sender, from first on, on lines; without leaves some out.
-func (r *againRig) send(s Session, life string, first, n uint64, each time.Duration, without func(line int, n uint64) bool, lines ...int) {
+func (r *restartRig) send(s Session, life string, first, n uint64, each time.Duration, without func(line int, n uint64) bool, lines ...int) {
 	for i := range n {
 		for _, l := range lines {
 			if without == nil || !without(l, first+i) {
@@ -38,7 +38,7 @@ func (r *againRig) send(s Session, life string, first, n uint64, each time.Durat
 	}
 }
 
-func (r *againRig) one(line int, s Session, life string, n uint64) {
+func (r *restartRig) one(line int, s Session, life string, n uint64) {
 	text := fmt.Sprintf("%s %d", life, n)
 	r.At(r.now)
 	if r.c == nil {
@@ -51,7 +51,7 @@ func (r *againRig) one(line int, s Session, life string, n uint64) {
 	r.take()
 }
 
-func (r *againRig) take() {
+func (r *restartRig) take() {
 	for m, ok := r.Next(); ok; m, ok = r.Next() {
 		if r.c != nil {
 			m = m[r.c.Offset+r.c.Width:]
@@ -61,7 +61,7 @@ func (r *againRig) take() {
 }
 
 // pass lets time pass, as a worker that looks every millisecond at most.
-func (r *againRig) pass(d time.Duration) {
+func (r *restartRig) pass(d time.Duration) {
 	for end := r.now + d; r.now < end; {
 		r.now = min(end, r.now+time.Millisecond)
 		r.Tick(r.now)
@@ -70,7 +70,7 @@ func (r *againRig) pass(d time.Duration) {
 }
 
 // lives wants the messages of lives, each from its first one, and nothing else.
-func (r *againRig) want(restarts uint64, lives ...string) {
+func (r *restartRig) want(restarts uint64, lives ...string) {
 	r.t.Helper()
 	if !slices.Equal(r.got, lives) {
 		i := 0
@@ -83,7 +83,7 @@ func (r *againRig) want(restarts uint64, lives ...string) {
 	if s.Restarts != restarts || s.Lost != 0 || s.Given != uint64(len(lives)) {
 		r.t.Errorf("it counts %+v", s)
 	}
-	if len(r.free) != r.config.Held || r.again.open {
+	if len(r.free) != r.config.Held || r.restart.open {
 		r.t.Errorf("%d of %d buffers are free", len(r.free), r.config.Held)
 	}
 }
@@ -99,9 +99,9 @@ func life(name string, first, n uint64) (all []string) {
 // kinds are the ways in which packets are numbered.
 var kinds = map[string]*Counter{"mold": nil, "2 bytes": {0, 2, false}, "4 bytes": {4, 4, true}, "8 bytes": {0, 8, false}}
 
-// TestSenderBeginsAgain: a sender that counts from the beginning again, under the same name or none, loses no message,
+// TestRestart: a sender that restarts and counts from the beginning, under the same name or none, loses no message,
 // however many it had sent, and whatever each line lacks.
-func TestSenderBeginsAgain(t *testing.T) {
+func TestRestart(t *testing.T) {
 	seventh := func(line int, n uint64) bool { return (n%7 == 3) == (line == 0) }
 	for kind, c := range kinds {
 		for name, step := range map[string]struct {
@@ -119,7 +119,7 @@ func TestSenderBeginsAgain(t *testing.T) {
 			"a burst, and then nothing":     {[]int{0, 1}, 1000, 40, 20 * time.Millisecond, 0, nil},
 		} {
 			t.Run(kind+", "+name, func(t *testing.T) {
-				r := newAgainRig(t, c, 2, 64)
+				r := newRestartRig(t, c, 2, 64)
 				r.send(night, "old", 1, step.before, 80*time.Microsecond, step.without, step.lines...)
 				r.pass(step.pause)
 				r.send(night, "new", 1, step.after, step.each, step.without, step.lines...)
@@ -130,9 +130,9 @@ func TestSenderBeginsAgain(t *testing.T) {
 	}
 }
 
-// TestOneLineBeginsAgain: when the other line has died, the sender is believed after a second without that line.
-func TestOneLineBeginsAgain(t *testing.T) {
-	r := newAgainRig(t, kinds["4 bytes"], 2, 64)
+// TestRestartOnOneLine: when the other line has died, the sender is believed after a second without that line.
+func TestRestartOnOneLine(t *testing.T) {
+	r := newRestartRig(t, kinds["4 bytes"], 2, 64)
 	r.send(night, "old", 1, 200, time.Millisecond, nil, 0, 1)
 	r.pass(time.Minute)
 	r.send(night, "new", 1, 2, time.Millisecond, nil, 0)
@@ -144,37 +144,37 @@ func TestOneLineBeginsAgain(t *testing.T) {
 	r.want(1, append(life("old", 1, 200), life("new", 1, 2)...)...)
 }
 
-// TestNotAgain: what a network or a sender does besides beginning again gives no message twice.
-func TestNotAgain(t *testing.T) {
+// TestNoRestart: what a network or a sender does without a restart gives no message twice.
+func TestNoRestart(t *testing.T) {
 	for kind, c := range kinds {
-		for name, do := range map[string]func(r *againRig){
-			"the last messages again and again": func(r *againRig) {
+		for name, do := range map[string]func(r *restartRig){
+			"the last messages again and again": func(r *restartRig) {
 				for range 20 {
 					r.send(night, "old", 196, 5, 0, nil, 0, 1)
 					r.pass(time.Second)
 				}
 			},
-			"one old packet": func(r *againRig) { r.one(0, night, "old", 5); r.pass(time.Minute) },
-			"a line that is late by far": func(r *againRig) {
+			"one old packet": func(r *restartRig) { r.one(0, night, "old", 5); r.pass(time.Minute) },
+			"a line that is late by far": func(r *restartRig) {
 				r.send(night, "old", 201, 100, time.Millisecond, nil, 0)
 				r.pass(time.Minute)
 				r.send(night, "old", 201, 100, time.Millisecond, nil, 1)
 			},
-			"a path that was stuck": func(r *againRig) { // of one line
+			"a path that was stuck": func(r *restartRig) { // of one line
 				r.send(night, "old", 201, 100, time.Millisecond, nil, 0)
 				r.send(night, "old", 301, 100, 0, nil, 0, 1)
 				r.pass(20 * time.Millisecond)
 				r.send(night, "old", 201, 100, 0, nil, 1)
 				r.send(night, "old", 401, 1, 0, nil, 0, 1)
 			},
-			"a line that begins again alone": func(r *againRig) { // its sender is another one
+			"a restart on one line alone": func(r *restartRig) { // its sender is another one
 				for i := range uint64(5000) {
 					r.one(0, night, "old", 201+i)
 					r.one(1, night, "new", 1+i)
 					r.pass(time.Millisecond)
 				}
 			},
-			"everything twice, within gap": func(r *againRig) {
+			"everything twice, within gap": func(r *restartRig) {
 				for i := range uint64(100) {
 					r.send(night, "old", 201+i, 1, 0, nil, 0, 1)
 					r.pass(100 * time.Microsecond)
@@ -183,7 +183,7 @@ func TestNotAgain(t *testing.T) {
 			},
 		} {
 			t.Run(kind+", "+name, func(t *testing.T) {
-				r := newAgainRig(t, c, 2, 64)
+				r := newRestartRig(t, c, 2, 64)
 				r.send(night, "old", 1, 200, time.Millisecond, nil, 0, 1)
 				r.pass(time.Second)
 				do(r)
@@ -199,12 +199,12 @@ func TestNotAgain(t *testing.T) {
 	}
 }
 
-// TestOldNameAgain: a sender that goes back to the session before, from the beginning or from where that was, loses
+// TestRestartWithOldName: a sender that goes back to the session before, from the beginning or from where that was, loses
 // nothing. A few late packets of that session begin nothing.
-func TestOldNameAgain(t *testing.T) {
+func TestRestartWithOldName(t *testing.T) {
 	for name, first := range map[string]uint64{"from where it was": 201, "from the beginning": 1} {
 		t.Run(name, func(t *testing.T) {
-			r := newAgainRig(t, nil, 2, 64)
+			r := newRestartRig(t, nil, 2, 64)
 			r.send(night, "night", 1, 200, time.Millisecond, nil, 0, 1)
 			r.send(morning, "morning", 1, 3, 0, nil, 0, 1)
 			r.send(night, "night", 100, 30, 0, nil, 0, 1) // late
@@ -216,28 +216,28 @@ func TestOldNameAgain(t *testing.T) {
 				t.Errorf("it counts %+v", s)
 			}
 			r.pass(time.Second)
-			r.send(night, "again", first, 300, time.Millisecond, nil, 0, 1)
+			r.send(night, "restarted", first, 300, time.Millisecond, nil, 0, 1)
 			r.pass(20 * time.Millisecond)
-			r.want(1, slices.Concat(life("night", 1, 200), life("morning", 1, 200), life("again", first, 300))...)
+			r.want(1, slices.Concat(life("night", 1, 200), life("morning", 1, 200), life("restarted", first, 300))...)
 			if s := r.Stats(); s.Sessions != 3 || s.Session != "NIGHT00001" {
 				t.Errorf("it counts %+v", s)
 			}
 		})
 	}
 	t.Run("numbers", func(t *testing.T) { // far ahead, and back to where they were
-		r := newAgainRig(t, kinds["4 bytes"], 2, 64)
+		r := newRestartRig(t, kinds["4 bytes"], 2, 64)
 		r.send(night, "first", 1, 200, time.Millisecond, nil, 0, 1)
 		r.send(night, "far", 9_000_000, 200, time.Millisecond, nil, 0, 1)
 		r.pass(time.Second)
-		r.send(night, "again", 201, 200, time.Millisecond, nil, 0, 1)
+		r.send(night, "restarted", 201, 200, time.Millisecond, nil, 0, 1)
 		r.pass(20 * time.Millisecond)
-		r.want(2, slices.Concat(life("first", 1, 200), life("far", 9_000_000, 200), life("again", 201, 200))...)
+		r.want(2, slices.Concat(life("first", 1, 200), life("far", 9_000_000, 200), life("restarted", 201, 200))...)
 	})
 }
 
-// TestBeginsAgainAtTheEnd: what is kept when nothing more comes is given out.
-func TestBeginsAgainAtTheEnd(t *testing.T) {
-	r := newAgainRig(t, kinds["2 bytes"], 2, 64)
+// TestRestartAtTheEnd: what is kept when nothing more comes is given out.
+func TestRestartAtTheEnd(t *testing.T) {
+	r := newRestartRig(t, kinds["2 bytes"], 2, 64)
 	r.send(night, "old", 1, 200, time.Millisecond, nil, 0, 1)
 	r.pass(time.Second)
 	r.send(night, "new", 1, 5, 0, nil, 0, 1)
@@ -246,13 +246,13 @@ func TestBeginsAgainAtTheEnd(t *testing.T) {
 	r.want(1, append(life("old", 1, 200), life("new", 1, 5)...)...)
 }
 
-// TestManyRestarts: a sender that begins again at any time, on two lines that lose, repeat and swap packets, and of
+// TestManyRestarts: a sender that restarts at any time, on two lines that lose, repeat and swap packets, and of
 // which one is behind the other, gives each message once.
 func TestManyRestarts(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		for kind, c := range kinds {
-			r := newAgainRig(t, c, 2, 512)
+			r := newRestartRig(t, c, 2, 512)
 			var want []string
 			for n := range 5 {
 				count, name := 40+random.Uint64N(400), fmt.Sprint("life ", n)

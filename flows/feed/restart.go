@@ -2,19 +2,19 @@ package feed
 
 import "time"
 
-// A sender that was started again may count from the beginning again, under the same name or under none, or come back to
+// A sender that has restarted may count from the beginning again, under the same name or under none, or come back to
 // the name of the session before. Each of its messages then looks like a copy of one that was given out. Such packets are
 // kept until it is clear what they are:
 //
 //   - A line has gone back if its packets have numbers that it had passed, by farBack or more, and whose messages were given
 //     out longer ago than Config.Gap, which is how long anything may be late. With the name of the session before, a line
 //     has gone back if it has had packets of the present one, which is that old.
-//   - The sender has begun again if every line from which the session has come has gone back, for Config.Gap. A line
+//   - The sender has restarted if every line from which the session has come has gone back, for Config.Gap. A line
 //     from which nothing comes any more is waited for for aloneTime.
 //   - A line that goes on where it was has not gone back: what was kept of it were copies.
 //
 // If the buffers are full before that, it is decided at once.
-type again struct {
+type restart struct {
 	open  bool
 	old   bool          // the packets name the session before
 	held  []held        // by sequence number
@@ -41,9 +41,9 @@ func (a *Arbiter) At(now time.Duration) {
 // isServer reports whether a line is the retransmission server, whose packets are older than those of the others.
 func (a *Arbiter) isServer(from int) bool { return a.config.Server && from == len(a.lines)-1 }
 
-// goesBack reports whether a packet may be of a sender that has begun again. old: it names the session before.
+// goesBack reports whether a packet may be of a sender that has restarted. old: it names the session before.
 func (a *Arbiter) goesBack(from int, p *Packet, old bool) bool {
-	l, g := &a.lines[from], &a.again
+	l, g := &a.lines[from], &a.restart
 	if p.Count == 0 || !l.began || a.isServer(from) || g.open && g.old != old {
 		return false
 	}
@@ -65,9 +65,9 @@ func (l *line) passes(n uint64) bool {
 
 // goesOn notes that a line has had a packet of the present session.
 func (a *Arbiter) goesOn(from int, p *Packet) {
-	l, g := &a.lines[from], &a.again
+	l, g := &a.lines[from], &a.restart
 	if a.isServer(from) || p.Count == 0 && (p.Sequence < l.next || l.back && l.passes(p.Sequence)) {
-		return // a heartbeat of a sender that has begun again says nothing new
+		return // a heartbeat of a sender that has restarted says nothing new
 	}
 	g.other, l.back = a.now, false
 	for i := range a.lines {
@@ -75,12 +75,12 @@ func (a *Arbiter) goesOn(from int, p *Packet) {
 			return
 		}
 	}
-	a.dropAgain()
+	a.dropRestart()
 }
 
-// keepAgain keeps a packet of what may be a new session, and decides.
-func (a *Arbiter) keepAgain(from int, p Packet, payload []byte, old bool) Reason {
-	l, g := &a.lines[from], &a.again
+// keepForRestart keeps a packet that a restarted sender may have sent, and decides.
+func (a *Arbiter) keepForRestart(from int, p Packet, payload []byte, old bool) Reason {
+	l, g := &a.lines[from], &a.restart
 	if !g.open {
 		g.open, g.old, g.since, g.other = true, old, a.now, a.now
 	}
@@ -89,15 +89,15 @@ func (a *Arbiter) keepAgain(from int, p Packet, payload []byte, old bool) Reason
 	}
 	l.run = max(l.run, p.Sequence+p.Count)
 	why := a.insert(&g.held, from, p, payload)
-	if a.changing = a.hasBegunAgain(); !a.changing && len(a.free) == 0 {
-		a.dropAgain() // the other lines go on, or were heard just now
+	if a.changing = a.hasRestarted(); !a.changing && len(a.free) == 0 {
+		a.dropRestart() // the other lines go on, or were heard just now
 	}
 	return why
 }
 
-// hasBegunAgain decides whether the sender has begun again.
-func (a *Arbiter) hasBegunAgain() bool {
-	g := &a.again
+// hasRestarted decides whether the sender has restarted.
+func (a *Arbiter) hasRestarted() bool {
+	g := &a.restart
 	if !g.open || len(g.held) < 2 {
 		return false
 	}
@@ -118,9 +118,9 @@ func (a *Arbiter) allBack() bool {
 	return true
 }
 
-// beginAgain begins the new session. Everything of the one before is given out.
-func (a *Arbiter) beginAgain() {
-	g, name := &a.again, a.session
+// beginRestarted begins the session of a sender that has restarted. Everything of the one before is given out.
+func (a *Arbiter) beginRestarted() {
+	g, name := &a.restart, a.session
 	switch {
 	case a.config.Counter != nil:
 		name = a.nextSession()
@@ -143,9 +143,9 @@ func (a *Arbiter) beginAgain() {
 	a.total.restarts.Add(1)
 }
 
-// dropAgain drops what was kept: they were copies, or late.
-func (a *Arbiter) dropAgain() {
-	g := &a.again
+// dropRestart drops what was kept: the sender has not restarted, and they were copies, or late.
+func (a *Arbiter) dropRestart() {
+	g := &a.restart
 	if !g.open {
 		return
 	}
@@ -164,9 +164,9 @@ func (a *Arbiter) dropAgain() {
 	}
 }
 
-// finishAgain decides when nothing more comes.
-func (a *Arbiter) finishAgain() {
-	if a.changing = a.again.open && len(a.again.held) > 1 && a.allBack(); !a.changing {
-		a.dropAgain()
+// finishRestart decides when nothing more comes.
+func (a *Arbiter) finishRestart() {
+	if a.changing = a.restart.open && len(a.restart.held) > 1 && a.allBack(); !a.changing {
+		a.dropRestart()
 	}
 }
