@@ -22,7 +22,8 @@ func newGroup() *cobra.Command {
 		Long: `Look at a group of daemons that keep one log, and change it.
 
 FLOW is the flow of this daemon that is a member of the group. Members have the names that
-they have in the configuration. Only the daemon of the leader changes the group.`,
+they have in the configuration. The commands work on each member: one that does not lead
+asks the leader.`,
 	}
 	c.AddCommand(newGroupStatus(), newTransfer(), newAdd(), newRemove(), newReplace())
 	return c
@@ -33,10 +34,10 @@ func newGroupStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status FLOW", Short: "Print the members and who leads",
 		Long: `Print the members, who leads, and up to which position each has all records. Positions, and
-who is away, are known on the leader.
+who is away, are what the leader knows. A member that does not lead asks it.
 
-The exit status is 1 if the member knows no leader, or if the leader hears too few others to
-go on.`,
+The exit status is 1 if the member knows no leader, if the leader does not answer, or if it
+hears too few others to go on.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: completeFlows(&socket, groupFlow),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
@@ -57,8 +58,22 @@ go on.`,
 				return fmt.Errorf("flow %s is not a member of a group, or does not run", args[0])
 			}
 			g := s.Flows[i].Group
-			if err := printMembers(c.OutOrStdout(), g); err != nil {
+			if g.Leader == "" {
+				return errors.Join(printMembers(c.OutOrStdout(), g, false), errors.New("there is no leader now"))
+			}
+			if raw, err = control.GroupMembers(ctx, socket, args[0]); err != nil {
+				return fmt.Errorf("flow %s: %w", args[0], err)
+			}
+			var now status.Members
+			if err := decode(raw, &now); err != nil {
+				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
+			}
+			g.Members = now.Members
+			if err := printMembers(c.OutOrStdout(), g, now.Error == ""); err != nil {
 				return err
+			}
+			if now.Error != "" {
+				return fmt.Errorf("how far the members are is not known here: %s", now.Error)
 			}
 			return mayGoOn(g)
 		},
@@ -67,8 +82,8 @@ go on.`,
 	return c
 }
 
-// printMembers prints a line for each member.
-func printMembers(w io.Writer, g *status.Group) error {
+// printMembers prints a line for each member. known: they are as the leader knows them.
+func printMembers(w io.Writer, g *status.Group, known bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "MEMBER\tNUMBER\tROLE\tSTATE\tPOSITION\n")
 	for _, m := range g.Members {
@@ -78,10 +93,10 @@ func printMembers(w io.Writer, g *status.Group) error {
 			state = fmt.Sprintf("leads epoch %d", g.Epoch)
 		case m.Away:
 			state = "away"
-		case g.Leader == g.Member:
+		case known:
 			state = "follows"
 		}
-		if g.Leader == g.Member && m.Role != "witness" {
+		if known && m.Role != "witness" {
 			position = fmt.Sprint(m.Safe)
 		}
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", m.Name, m.Number, m.Role, state, position)
@@ -89,11 +104,8 @@ func printMembers(w io.Writer, g *status.Group) error {
 	return t.Flush()
 }
 
-// mayGoOn reports whether the group takes records, as far as this member knows.
+// mayGoOn reports whether the group takes records, as its leader knows the members.
 func mayGoOn(g *status.Group) error {
-	if g.Leader == "" {
-		return errors.New("there is no leader now")
-	}
 	voters, there := 0, 0
 	for _, m := range g.Members {
 		if m.Role == "voter" || m.Role == "witness" {

@@ -14,7 +14,8 @@ import (
 // mutants are faults that the simulation must find. Each replaces a text of a file.
 var mutants = []struct{ name, file, old, new string }{
 	{"a member votes and reports before it ends the links of earlier epochs", "member.go", "m.epoch, m.heard, r.EndLinks = epoch, false, true", "m.epoch, m.heard = epoch, false"},
-	{"votes are not durable", "member.go", "r.Save, r.Confirmed = e.Save, e.Confirmed", "r.Save, r.Confirmed = false, e.Confirmed"},
+	{"votes are not durable", "member.go", "r.Save, r.Early, r.Confirmed = e.Save, e.Early, e.Confirmed", "r.Save, r.Early, r.Confirmed = false, e.Early, e.Confirmed"},
+	{"votes are sent before they are durable", "member.go", "r.Save, r.Early, r.Confirmed = e.Save, e.Early, e.Confirmed", "r.Save, r.Early, r.Confirmed = e.Save, true, e.Confirmed"},
 	{"records of earlier epochs are counted", "commit.go", "held >= t.first && held > t.committed", "held > t.committed"},
 	{"reports of recovering members count", "lead.go", "return has && !one.Log.Recovering", "return has || one.Log.Recovering"},
 	{"the leader counts itself though it recovers", "lead.go", "return !own.Recovering", "return true"},

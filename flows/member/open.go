@@ -260,20 +260,22 @@ func (m *Member) refuse() error {
 	}
 }
 
-// standby waits until this member leads and takes messages, for a client with a connection to each member.
+// standby waits until this member leads and takes messages, for a client with a connection to each member. It asks the
+// others whether this member still leads while they get the first record of the epoch.
 func (m *Member) standby(ctx context.Context) error {
-	s := m.source
-	for s != nil {
-		changed := s.seat.changed.wait()
-		again := time.Duration(time.Hour)
-		if s.open.Load() {
-			sure, cancel := context.WithTimeout(ctx, maxElection)
-			err := s.seat.driver.Confirm(sure)
+	sure := uint64(0) // epoch that this member leads, as a majority has said since the client came
+	for s := m.source; s != nil; {
+		changed, again := s.seat.changed.wait(), time.Duration(time.Hour)
+		if epoch := s.begun.Load(); epoch != 0 && epoch != sure {
+			asking, cancel := context.WithTimeout(ctx, maxElection)
+			err := s.seat.driver.Confirm(asking)
 			cancel()
-			if err == nil {
-				return nil
+			if again = confirmAgain; err == nil {
+				sure = epoch
+				continue
 			}
-			again = confirmAgain
+		} else if epoch != 0 && s.open.Load() {
+			return nil
 		}
 		late := time.NewTimer(again)
 		select {
@@ -324,7 +326,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 	s.links.Returned().Push(frames...)
 	s.replicator = replica.NewReplicator(s.links, m.self, m.log, &e.Deposed.Fenced)
 	m.source = s
-	s.seat, err = m.openDriver(e, s.links, s.replicator, &log{s})
+	s.seat, err = m.openDriver(e, s)
 	return s, err
 }
 
@@ -349,7 +351,10 @@ func (m *Member) replicate(device int, q *connect.Request, h *protocol.Hello) {
 }
 
 // Sink wraps the writer of the log.
-func (m *Member) Sink(w *disk.Writer) *Sink { return &Sink{Writer: w, source: m.source} }
+func (m *Member) Sink(w *disk.Writer) *Sink {
+	m.source.writer = w
+	return &Sink{Writer: w, source: m.source}
+}
 
 // Manifest writes what a group's log has in its manifest in addition.
 func (m *Member) Manifest(n *journal.Manifest) (changed bool) {

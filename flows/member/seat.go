@@ -72,8 +72,8 @@ func (n *notice) tell() {
 	}
 }
 
-// openDriver listens for the other members. links, replicator and log are nil for a witness.
-func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *replica.Replicator, log replica.Log) (*Seat, error) {
+// openDriver listens for the other members. from is nil for a witness.
+func (m *Member) openDriver(e *pipeline.Env, from *Source) (*Seat, error) {
 	s := &Seat{flow: e.Flow.Name, where: &whereabouts{names: e.Shared.Names}, devices: e.Flow.Devices()}
 	s.group.Store(m.group)
 	if m.file == nil {
@@ -91,8 +91,12 @@ func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *r
 	known, _ := s.where.peers()
 	c := replica.DriverConfig{
 		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Further: m.group.ListensFurther(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect, Spread: m.group.PathMode == config.PathActive,
-		Links: links, Replicator: replicator, Log: log, State: m.file, Make: func() (*replica.StateFile, error) { return m.makeState(e) }, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
+		State: m.file, Make: func() (*replica.StateFile, error) { return m.makeState(e) }, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
 		Led: s.led,
+	}
+	if from != nil {
+		c.Links, c.Replicator, c.Log = from.links, from.replicator, &log{from}
+		c.Full = func() error { return from.writer.NoSpace() }
 	}
 	if secret := e.Shared.Credentials; secret != nil {
 		c.Secure = transport.Config{TLS: func() *tls.Config { return secret.TLS(transport.Protocol) }, NameOf: connect.NameOf}
@@ -142,7 +146,11 @@ func (s *Seat) name(err error) error {
 		return err
 	}
 	g := s.group.Load()
-	return fmt.Errorf("this member, %s, has no state of group %s, and member %s knows it as one that has voted (epoch %d): the files of %[1]s are lost, and with them what it has confirmed. It must not take part again. %[5]s", g.Self, g.Name, nameOf(g, lost.Told), lost.Epoch, replaceIt(s.flow, g.Self))
+	remedy := replaceIt(s.flow, g.Self)
+	if lost.Needed {
+		remedy = fmt.Sprintf("Without it, too few members vote to put another one in its place: the group stays as it is until these files are back. If they are gone for good, begin a group with other files. The log of member %s has every record that was acknowledged (unifiedd log read)", nameOf(g, lost.Told))
+	}
+	return fmt.Errorf("this member, %s, has no state of group %s, and member %s knows it as one that has voted (epoch %d): the files of %[1]s are lost, and with them what it has confirmed. It must not take part again. %[5]s", g.Self, g.Name, nameOf(g, lost.Told), lost.Epoch, remedy)
 }
 
 // replaceIt says what to do with a member that has lost its vote.
@@ -183,19 +191,19 @@ func (s *Seat) number(name string) (uint32, error) {
 	return 0, fmt.Errorf("there is no member %q of group %s in the configuration (add it there on all members, and reload)", name, g.Name)
 }
 
-// explain adds the leader's name to an error.
+// explain adds names to an error.
 func (s *Seat) explain(err error) error {
-	if other, is := errors.AsType[*replica.NotLeaderError](err); is {
-		g := s.group.Load()
-		if other.Leader == 0 {
-			return fmt.Errorf("group %s has no leader now: try again", g.Name)
-		}
-		return fmt.Errorf("only the leader of group %s can do this: ask the daemon of member %s", g.Name, nameOf(g, other.Leader))
+	g := s.group.Load()
+	if _, is := errors.AsType[*replica.NotLeaderError](err); is {
+		return fmt.Errorf("group %s has no leader now: try again", g.Name)
+	}
+	if refused, is := errors.AsType[*replica.RefusedError](err); is {
+		return fmt.Errorf("member %s, which leads group %s: %s", nameOf(g, refused.Leader), g.Name, refused.Why)
 	}
 	return err
 }
 
-// Transfer makes another member lead. Only the leader can do it.
+// Transfer makes another member lead. A member that does not lead asks the leader, as with Change and Members.
 func (s *Seat) Transfer(ctx context.Context, to string) error {
 	n, err := s.number(to)
 	if err != nil {
@@ -216,7 +224,6 @@ func (s *Seat) handOver() {
 const handOverTime = 2 * time.Second
 
 // Change makes a member a voter, once it has all records, and makes another one leave. A name may be empty.
-// Only the leader can do it.
 func (s *Seat) Change(ctx context.Context, add, remove string) (err error) {
 	var in, out uint32
 	if add != "" {
@@ -230,6 +237,28 @@ func (s *Seat) Change(ctx context.Context, add, remove string) (err error) {
 		}
 	}
 	return s.explain(s.driver.Change(ctx, in, out))
+}
+
+// Members returns the members as the leader knows them: who is away, and how far each one is. If the leader does not say,
+// they are as this member knows them.
+func (s *Seat) Members(ctx context.Context) ([]status.Member, error) {
+	all, err := s.driver.Standings(ctx)
+	if err != nil {
+		all = s.driver.State().Standings
+	}
+	return s.membersOf(s.group.Load(), all), s.explain(err)
+}
+
+// membersOf describes members for a status.
+func (s *Seat) membersOf(g *config.Replicas, all []replica.Standing) (members []status.Member) {
+	for _, one := range all {
+		m := status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe, PathMode: string(one.Mode)}
+		if one.Path > 0 {
+			m.Device = s.devices[one.Path-1]
+		}
+		members = append(members, m)
+	}
+	return members
 }
 
 // observe returns the part of a status that all members have.
@@ -248,13 +277,7 @@ func (s *Seat) observe() *status.Group {
 	if len(d.Paths) > 0 {
 		to.PathMode = string(cmp.Or(g.PathMode, config.PathStandby))
 	}
-	for _, one := range d.Standings {
-		m := status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe, PathMode: string(one.Mode)}
-		if len(d.Paths) > 0 && one.Path > 0 {
-			m.Device = s.devices[one.Path-1]
-		}
-		to.Members = append(to.Members, m)
-	}
+	to.Members = s.membersOf(g, d.Standings)
 	for i := range d.Paths {
 		p := &d.Paths[i]
 		to.Paths = append(to.Paths, status.Path{Device: s.devices[p.Number], Address: s.where.over(d.Leader, p.Number), State: p.State, Error: p.Error, Connections: p.Connections, Failures: p.Failures, Taken: p.Taken, Left: p.Left})

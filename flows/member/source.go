@@ -28,6 +28,7 @@ type Source struct {
 	replicator  *replica.Replicator
 	seat        *Seat
 	region      *umem.Region
+	writer      *disk.Writer // of the log; set before Begin
 	self        uint32
 	heartbeat   time.Duration
 	base        uint64 // position before the run's first record
@@ -39,10 +40,12 @@ type Source struct {
 	epoch     uint64 // that it leads
 	first     uint64 // position of the record that began the epoch
 	opened    bool   // clients may append
+	paused    bool   // nothing is taken from them: see replica.Log
 	polled    bool   // the links were polled in this round
 	kicked    bool   // and the clients have their acknowledgements
 	err       *pipeline.FirstError
-	open      atomic.Bool
+	begun     atomic.Uint64 // epoch that this member has begun to lead; 0: none
+	open      atomic.Bool   // and takes messages in it
 	stopped   atomic.Bool
 	do        func(func() error) error // runs a function on the worker's thread
 	committed counter.Counter
@@ -54,7 +57,12 @@ func (s *Source) Returned() *umem.FreeList { return s.links.Returned() }
 
 // LimitPositions limits the messages of clients: room returns how many may follow a position.
 func (s *Source) LimitPositions(room func(position uint64) int) {
-	s.clients.LimitPositions(func(position uint64) int { return min(room(position), s.links.Places()) })
+	s.clients.LimitPositions(func(position uint64) int {
+		if s.paused {
+			return 0
+		}
+		return min(room(position), s.links.Places())
+	})
 	s.clients.AcknowledgeUpTo(s.safe, nil)
 	s.room = room
 }
@@ -266,16 +274,22 @@ func (l *log) Begin(epoch uint64, c *group.Config) (bool, error) {
 	side.Stamp, side.Clock = uint64(time.Now().UnixNano()), umem.SystemClock
 	s.links.Begin(position)
 	s.replicator.Lead(epoch, position, c)
-	s.leads, s.epoch, s.first = true, epoch, position
+	s.leads, s.paused, s.epoch, s.first = true, false, epoch, position
+	s.begun.Store(epoch)
+	s.seat.changed.tell()
 	s.batch.Frames[0], s.batch.Len = f[0], 1
 	return true, nil
 }
+
+// Pause implements replica.Log.
+func (l *log) Pause(on bool) { l.paused = on }
 
 // StepDown ends the connections of clients. It implements replica.Log.
 func (l *log) StepDown() {
 	s := l.Source
 	s.open.Store(false)
-	s.leads, s.opened = false, false
+	s.begun.Store(0)
+	s.leads, s.opened, s.paused = false, false, false
 	s.clients.StepDown()
 }
 

@@ -24,7 +24,7 @@ func OpenWitness(e *pipeline.Env) (*Witness, error) {
 		return nil, err
 	}
 	w := &Witness{self: m.self}
-	w.seat, err = m.openDriver(e, nil, nil, nil)
+	w.seat, err = m.openDriver(e, nil)
 	return w, err
 }
 

@@ -10,7 +10,8 @@ import (
 
 // A leader whose disk is full, hangs or has damaged records still sends heartbeats, so nobody deposes it. Others commit
 // records without its disk for a while. Then its memory is full, and clients wait, though a majority is well. So such a
-// leader hands over to a voter whose disk goes on. Beside a witness, where records wait for all members with logs, a
+// leader hands over to a voter whose disk goes on: at the first error that the disk has no space, which comes before clients
+// wait, and else when the disk has stood still for a while. Beside a witness, where records wait for all members with logs, a
 // follower whose disk stands still counts as away.
 
 // leastStandstill is longer than a flush takes on a busy disk.
@@ -19,9 +20,9 @@ const leastStandstill = time.Second
 // standstill returns after how long without progress a disk counts as one that does not take records.
 func (d *Driver) standstill() time.Duration { return max(2*d.config.Suspect, leastStandstill) }
 
-// readAgain is the time between two hand-overs of one member because it cannot read its log: the next leader may not be able
-// to read it either.
-const readAgain = time.Minute
+// cedeAgain is the time between two hand-overs of one member because it cannot read its log, or because its disk has no
+// space: with the next leader it may be the same.
+const cedeAgain = time.Minute
 
 // progress is how far a member's disk is.
 type progress struct {
@@ -31,11 +32,11 @@ type progress struct {
 
 // disks is what a leader knows of the members' disks.
 type disks struct {
-	all    map[uint32]progress
-	epoch  uint64
-	cause  error     // why records cannot be read here; nil: they can
-	gaveUp time.Time // when this member last handed over because of that
-	told   bool      // that this leader hands over
+	all   map[uint32]progress
+	epoch uint64
+	cause error     // why records cannot be read here; nil: they can
+	ceded time.Time // when this member last handed over because of that, or because its disk has no space
+	told  bool      // that this leader hands over
 }
 
 // watchDisks looks how far the disks of the members are, on a leader, and hands over if that of this member is worse than
@@ -43,7 +44,7 @@ type disks struct {
 func (d *Driver) watchDisks(now time.Time, heard map[uint32]time.Time, p *group.Progress) {
 	w := &d.disks
 	if w.epoch != d.member.Epoch() {
-		*w = disks{epoch: d.member.Epoch(), all: map[uint32]progress{}, gaveUp: w.gaveUp}
+		*w = disks{epoch: d.member.Epoch(), all: map[uint32]progress{}, ceded: w.ceded}
 	}
 	most := uint64(0)
 	for _, at := range p.Disk {
@@ -55,7 +56,11 @@ func (d *Driver) watchDisks(now time.Time, heard map[uint32]time.Time, p *group.
 		}
 	}
 	cause := w.cause
-	if d.standsStill(d.config.Self, now) {
+	if cause == nil && d.config.Full != nil && (w.told || now.Sub(w.ceded) >= cedeAgain) {
+		cause = d.config.Full()
+	}
+	cedes := cause != nil
+	if cause == nil && d.standsStill(d.config.Self, now) {
 		cause = errStandstill
 	}
 	if to := d.better(now, heard, p); cause != nil && to != 0 {
@@ -63,10 +68,10 @@ func (d *Driver) watchDisks(now time.Time, heard map[uint32]time.Time, p *group.
 			w.told = true
 			d.log.Warn("this leader hands over: another member's disk is better", "member", to, "err", cause)
 		}
-		if w.cause != nil {
-			w.gaveUp = now
+		if cedes {
+			w.ceded = now
 		}
-		d.member.Transfer(to)
+		_ = d.cede(to) // fails if that member is away by now: another one is chosen then
 	}
 }
 
@@ -93,7 +98,7 @@ func (d *Driver) standsStill(id uint32, now time.Time) bool {
 // unreadable says that a leader cannot read records of its log, which a follower lacks.
 func (d *Driver) unreadable(epoch uint64, err error) {
 	gap, is := errors.AsType[*journal.Gap](err)
-	if !is || gap.Removed() || d.member.Phase() != group.Leading || epoch != d.member.Epoch() || time.Since(d.disks.gaveUp) < readAgain {
+	if !is || gap.Removed() || d.member.Phase() != group.Leading || epoch != d.member.Epoch() || time.Since(d.disks.ceded) < cedeAgain {
 		return
 	}
 	d.disks.cause = err

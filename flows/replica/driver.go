@@ -32,6 +32,8 @@ type Log interface {
 	// Begin appends the record that begins an epoch, at the next position, and calls Replicator.Lead. ok is
 	// false if there is no room now.
 	Begin(epoch uint64, c *group.Config) (ok bool, err error)
+	// Pause makes the leader take nothing from clients, or take it again. StepDown and Begin end a pause.
+	Pause(on bool)
 	// StepDown ends the connections of clients. Messages that are not acknowledged stay so.
 	StepDown()
 }
@@ -57,6 +59,7 @@ type DriverConfig struct {
 	Elections  election.State             // as the StateFile has it
 	Do         stream.Doer                // runs a function on the worker's thread
 	Logger     *slog.Logger
+	Full       func() error // the error of the log's disk if it has no space for more records; nil: there is no log
 	// Led is called when the leader or the epoch changes; leader 0: not known. May be nil.
 	Led func(leader uint32, epoch uint64)
 }
@@ -96,9 +99,13 @@ type Driver struct {
 	silence    time.Duration
 	silent     silent
 	disks      disks
-	standings  []Standing               // replaced, never changed
-	modes      map[uint32]PathMode      // of the members, as compareModes saw them last
-	confirms   map[uint64]chan struct{} // by number: closed when this member led at that time
+	ceding     ceding
+	complete   chan struct{}             // the member that is to lead has all records
+	standings  []Standing                // replaced, never changed
+	modes      map[uint32]PathMode       // of the members, as compareModes saw them last
+	confirms   map[uint64]chan struct{}  // by number: closed when this member led at that time
+	requests   map[uint64]*group.Message // by serial: the leader's reply to a request; nil: there is none yet
+	serial     uint64                    // of the last request: another run of this member has others
 }
 
 // CutError means that the log must end after a position: the leader does not have the later records.
@@ -114,7 +121,7 @@ func (e *CutError) Error() string {
 
 // OpenDriver listens for the other members. Run does the rest.
 func OpenDriver(c DriverConfig) (*Driver, error) {
-	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}, modes: map[uint32]PathMode{}, ways: newWays(0)}
+	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}, requests: map[uint64]*group.Message{}, serial: uint64(time.Now().UnixNano()), modes: map[uint32]PathMode{}, complete: make(chan struct{}, 1), ways: newWays(0)}
 	if c.Links != nil {
 		d.ways = newWays(len(c.Links.paths))
 	}
@@ -307,20 +314,11 @@ func (d *Driver) Run(ctx context.Context) error {
 		case m := <-d.messages:
 			d.heardAt[m.From] = time.Now()
 			delete(d.lost, m.From)
-			if m.Kind == group.KindAsk || m.Kind == group.KindKnown {
-				if m.Kind == group.KindAsk {
-					d.answer(&m)
-				}
-				break
-			}
-			if d.fromLeader(&m) {
-				d.leaderSeen = time.Now()
-			}
-			if err := d.member.Step(m); err != nil && d.member.Err() == nil {
-				d.log.Warn("a message of a member of the group was refused", "member", m.From, "err", err)
-			}
+			d.step(&m)
 		case f := <-d.calls:
 			f()
+		case <-d.complete:
+			d.askToLead(time.Now())
 		case <-tick.C:
 		}
 		now := time.Now()
@@ -330,6 +328,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 		last = now
 		d.detect(now)
+		d.goOnCeding(now)
 		if err := d.keep(now); err != nil {
 			return err
 		}
@@ -415,6 +414,9 @@ func (d *Driver) handle() error {
 
 // do does a Ready, in order.
 func (d *Driver) do(r *group.Ready) error {
+	if r.Early {
+		d.send(r)
+	}
 	if r.Save {
 		if err := d.config.State.Write(d.member.State()); err != nil {
 			return err
@@ -437,8 +439,8 @@ func (d *Driver) do(r *group.Ready) error {
 			return err
 		}
 	}
-	for i := range r.Messages {
-		d.transport.Send(&r.Messages[i])
+	if !r.Early {
+		d.send(r)
 	}
 	d.confirmed(r.Confirmed)
 	switch {
@@ -450,6 +452,13 @@ func (d *Driver) do(r *group.Ready) error {
 		d.toBegin = r.Begin
 	}
 	return nil
+}
+
+// send sends the messages of a Ready.
+func (d *Driver) send(r *group.Ready) {
+	for i := range r.Messages {
+		d.transport.Send(&r.Messages[i])
+	}
 }
 
 var errEpoch = errors.New("the epoch of the link has ended")

@@ -17,8 +17,9 @@ import (
 
 // LostError means that a member has no state of its group, and that it had one.
 type LostError struct {
-	Told  uint32 // member that knows it
-	Epoch uint64 // of that member
+	Told   uint32 // member that knows it
+	Epoch  uint64 // of that member
+	Needed bool   // without this member the others are too few to replace it
 }
 
 func (e *LostError) Error() string {
@@ -79,7 +80,7 @@ func (d *Driver) mayEnter(joins bool, answers map[uint32]group.Message) (missing
 	if d.config.State == nil {
 		for id, one := range answers {
 			if joins && one.Voter || !joins && one.Known == group.KnowsEpochs {
-				return nil, &LostError{id, one.Epoch}
+				return nil, &LostError{id, one.Epoch, one.Needed}
 			}
 		}
 	}
@@ -139,6 +140,7 @@ func (d *Driver) answer(m *group.Message) {
 	config := d.member.Config()
 	one := group.Message{From: d.config.Self, To: m.From, Kind: group.KindKnown, Epoch: d.member.Epoch(), Known: group.KnowsEpochs,
 		Voter: slices.Contains(config.Members.Voters, m.From) || slices.Contains(config.Members.Outgoing, m.From)}
+	one.Needed = one.Voter && !config.Commits(func(id uint32) bool { return id != m.From })
 	switch {
 	case d.config.State == nil:
 		one.Known = group.KnowsNothing

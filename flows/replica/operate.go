@@ -105,40 +105,28 @@ func (e *NotLeaderError) Error() string {
 // transferTime is how long a leader tries to hand over to another voter.
 const transferTime = 10 * time.Second
 
-// Transfer makes a leader hand over to another voter. It returns when that one leads, or fails. It does not go on
-// after that.
+// Transfer makes another voter lead. It returns when that one leads, or fails. It does not go on after that.
 func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, transferTime, fmt.Errorf("member %d has not taken over within %v", to, transferTime))
 	defer cancel()
+	r := &request{d: d, message: group.Message{Request: group.RequestTransfer, Add: to}}
+	defer r.end()
 	before := uint64(0)
-	if err := d.ask(ctx, func() error {
-		config := d.member.Config()
-		switch {
-		case d.member.Phase() != group.Leading:
-			return &NotLeaderError{d.member.Leader()}
-		case to == d.config.Self:
-			return errors.New("this member leads already")
-		case config.Witness(to) || !slices.Contains(config.Members.Voters, to):
-			return fmt.Errorf("member %d is not a voter with records", to)
-		case slices.ContainsFunc(d.standings, func(s Standing) bool { return s.Number == to && s.Away }):
-			return fmt.Errorf("member %d is away", to)
-		}
-		before = d.member.Epoch()
-		return nil
-	}); err != nil {
-		return err
-	}
 	over := func() (bool, error) {
-		switch leader := d.member.Leader(); {
-		case leader == to && d.member.Epoch() > before:
+		leader, epoch := d.member.Leader(), d.member.Epoch()
+		switch {
+		case before == 0:
+			before = epoch
+		case leader == to && epoch > before:
 			return true, nil
-		case leader != 0 && d.member.Epoch() > before:
+		case leader != 0 && epoch > before:
 			return true, fmt.Errorf("member %d leads now, and not member %d", leader, to)
 		}
-		if d.member.Phase() == group.Leading { // raft tells the other member once, and gives up after ten ticks
-			d.member.Transfer(to)
+		if d.member.Phase() != group.Leading {
+			r.asked = r.asked || epoch > before // the next leader is being elected
+			return r.ask()
 		}
-		return false, nil
+		return false, d.cede(to)
 	}
 	err := d.poll(ctx, over)
 	if errors.Is(err, errClosed) { // the old leader had records that the new one lacks, so its flow begins again
@@ -147,6 +135,20 @@ func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 		}
 	}
 	return err
+}
+
+// mayTransfer reports why this leader cannot hand over to a member.
+func (d *Driver) mayTransfer(to uint32) error {
+	config := d.member.Config()
+	switch {
+	case to == d.config.Self:
+		return errors.New("this member leads already")
+	case config.Witness(to) || !slices.Contains(config.Members.Voters, to):
+		return fmt.Errorf("member %d is not a voter with records", to)
+	case slices.ContainsFunc(d.standings, func(s Standing) bool { return s.Number == to && s.Away }):
+		return fmt.Errorf("member %d is away", to)
+	}
+	return nil
 }
 
 // HandOver makes a leader hand over to the voter that has the most records, if there is one. It logs why it
@@ -195,24 +197,32 @@ func (d *Driver) poll(ctx context.Context, step func() (done bool, err error)) e
 }
 
 // Change makes a member a voter, once it has all records, and makes another one leave; 0: none. It returns
-// when that is done. It can be asked for again, also of another leader, and goes on then.
+// when that is done. It can be asked for again, also of another member, and goes on then.
 func (d *Driver) Change(ctx context.Context, add, remove uint32) error {
-	return d.poll(ctx, func() (bool, error) { return d.change(add, remove) })
+	r := &request{d: d, message: group.Message{Request: group.RequestChange, Add: add, Remove: remove}}
+	defer r.end()
+	return d.poll(ctx, func() (bool, error) {
+		if d.member.Phase() == group.Leading {
+			r.asked = true
+			return d.change(add, remove)
+		}
+		return r.ask()
+	})
 }
 
-// change does the next step of a change.
+// change does the next step of a change, on the leader.
 func (d *Driver) change(add, remove uint32) (done bool, err error) {
 	config := d.member.Config()
 	m := config.Members
 	switch {
-	case d.member.Phase() != group.Leading:
-		return false, &NotLeaderError{d.member.Leader()}
 	case len(m.Outgoing) > 0:
 		return false, nil // the last change ends first: see keep
 	case (add == 0 || slices.Contains(m.Voters, add)) && (remove == 0 || !slices.Contains(m.All(), remove)):
 		return true, nil
 	case remove == d.config.Self:
 		return false, errors.New("the leader cannot leave: make another member lead first")
+	case !d.heardFew.IsZero() && time.Since(d.heardFew) > d.config.Suspect:
+		return false, errFew
 	}
 	heard, p, err := d.followers()
 	if err != nil {
@@ -244,6 +254,8 @@ func (d *Driver) change(add, remove uint32) (done bool, err error) {
 	}
 	return false, nil
 }
+
+var errFew = errors.New("the leader hears too few of the members that vote, so nothing can be decided: start them with the files that they had")
 
 // leastVoters is how many voters a group keeps: with fewer of them it would not survive a failure.
 const leastVoters = 3

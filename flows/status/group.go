@@ -43,6 +43,13 @@ type Group struct {
 	PathMode string `json:"path_mode,omitempty"` // standby, or active: the followers of a leader prefer different paths
 }
 
+// Members are the members of a group, as its leader knows them. With an error the leader has not said, and they are as the
+// member that was asked knows them.
+type Members struct {
+	Members []Member `json:"members"`
+	Error   string   `json:"error,omitempty"`
+}
+
 // Member is a member of a group.
 type Member struct {
 	Name   string `json:"name"` // its number, if the configuration does not have it

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -76,12 +77,15 @@ func TestLeadersDisk(t *testing.T) {
 	testenv.Root(t)
 	g := newMounted(t, 1)
 	g.leader(-1, 0)
-	for _, begin := range []func(int) func(){g.fill, g.hang} {
+	for n, begin := range []func(int) func(){g.fill, g.hang} {
 		g.progresses()
 		who, epoch := g.leader(-1, 0)
 		end := begin(who)
 		next, _ := g.leaderUnder(who, epoch)
 		t.Logf("member %d leads after the disk of member %d has failed", next+1, who+1)
+		if text := g.now[who].Log.String(); n == 0 && !handsOver.MatchString(text) {
+			t.Errorf("a leader whose disk is full has not handed over because of that")
+		}
 		g.progresses()
 		end()
 		g.settled()
@@ -93,6 +97,9 @@ func TestLeadersDisk(t *testing.T) {
 	}
 	g.compare()
 }
+
+// handsOver is the line of a leader that hands over before its disk stands still.
+var handsOver = regexp.MustCompile(`this leader hands over: another member's disk is better.*no space left on device`)
 
 // leaderUnder is leader while clients append.
 func (g *group) leaderUnder(but int, after uint64) (who int, epoch uint64) {

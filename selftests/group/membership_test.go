@@ -246,11 +246,16 @@ func TestReplace(t *testing.T) {
 	if text, err := r.now[leader].Control("group", "remove", "orders", fmt.Sprintf("m%d", gone+1)); err == nil || !strings.Contains(text, "a group keeps 3") {
 		t.Errorf("a member of three was removed (%v): %s", err, text)
 	}
-	if text, err := r.now[(leader+2)%3].Control("group", "replace", "orders", fmt.Sprintf("m%d", gone+1), "m4"); err == nil || !strings.Contains(text, fmt.Sprintf("ask the daemon of member m%d", leader+1)) {
-		t.Errorf("a follower has changed the group (%v): %s", err, text)
+	follower := r.now[(leader+2)%3]
+	refused := fmt.Sprintf("member m%d, which leads group orders: ", leader+1)
+	if text, err := follower.Control("group", "remove", "orders", fmt.Sprintf("m%d", gone+1)); err == nil || !strings.Contains(text, refused) || !strings.Contains(text, "a group keeps 3") {
+		t.Errorf("a follower has removed a member of three (%v): %s", err, text)
+	}
+	if text, err := follower.Control("group", "transfer", "orders", "m4"); err == nil || !strings.Contains(text, refused+"member 4 is not a voter") {
+		t.Errorf("a follower has made another one lead that does not vote (%v): %s", err, text)
 	}
 	began := time.Now()
-	if text, err := r.now[leader].Control("group", "replace", "orders", fmt.Sprintf("m%d", gone+1), "m4"); err != nil {
+	if text, err := follower.Control("group", "replace", "orders", fmt.Sprintf("m%d", gone+1), "m4"); err != nil {
 		t.Fatalf("replace: %v\n%s", err, text)
 	}
 	t.Logf("member %d was replaced within %v", gone+1, time.Since(began).Round(time.Millisecond))
@@ -262,7 +267,7 @@ func TestReplace(t *testing.T) {
 	if _, now := r.leader(0); now != epoch {
 		t.Errorf("epoch %d was led when the member died, and %d now", epoch, now)
 	}
-	if text, err := r.now[leader].Control("group", "transfer", "orders", "m4"); err != nil {
+	if text, err := r.now[3].Control("group", "transfer", "orders", "m4"); err != nil { // which does not lead
 		t.Fatalf("transfer: %v\n%s", err, text)
 	}
 	if who, _ := r.leader(epoch); who != 3 {
@@ -270,9 +275,16 @@ func TestReplace(t *testing.T) {
 	}
 	r.load()
 	r.committed(10)
-	text, err := r.now[3].Control("group", "status", "orders")
-	if err != nil || strings.Contains(text, fmt.Sprintf("m%d ", gone+1)) || !strings.Contains(text, "leads epoch") {
-		t.Errorf("group status (%v):\n%s", err, text)
+	for _, i := range []int{3, leader} { // the leader, and a follower
+		text := ""
+		testenv.Wait(t, testenv.Within(10*time.Second), "member "+fmt.Sprint(i+1)+" to say how far all members are", func() (ok bool) {
+			var err error
+			text, err = r.now[i].Control("group", "status", "orders")
+			return err == nil && strings.Contains(text, "leads epoch") && strings.Count(text, "follows") == 2
+		})
+		if strings.Contains(text, fmt.Sprintf("m%d ", gone+1)) || strings.Contains(text, "-") {
+			t.Errorf("group status of member %d:\n%s", i+1, text)
+		}
 	}
 	r.finish(leader, (leader+2)%3, 3)
 }

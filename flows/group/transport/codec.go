@@ -92,10 +92,36 @@ func appendMessage(b []byte, m *group.Message) ([]byte, error) {
 	case group.KindKnown:
 		b = append(b, byte(m.Known), 0)
 		if m.Voter {
-			b[len(b)-1] = 1
+			b[len(b)-1] |= 1
 		}
+		if m.Needed {
+			b[len(b)-1] |= 2
+		}
+	case group.KindRequest:
+		b = be.AppendUint64(b, m.Serial)
+		b = append(b, byte(m.Request))
+		b = be.AppendUint32(b, m.Add)
+		b = be.AppendUint32(b, m.Remove)
+	case group.KindReply:
+		b = appendReply(b, m)
 	}
 	return b, nil
+}
+
+func appendReply(b []byte, m *group.Message) []byte {
+	text := m.Refusal[:min(len(m.Refusal), group.MaxRefusal)]
+	b = be.AppendUint64(b, m.Serial)
+	b = be.AppendUint16(b, uint16(len(text)))
+	b = append(b, text...)
+	for _, one := range m.Members {
+		b = be.AppendUint32(b, one.Member)
+		b = append(b, 0)
+		if one.Away {
+			b[len(b)-1] = 1
+		}
+		b = be.AppendUint64(b, one.Safe)
+	}
+	return b
 }
 
 func appendPlace(b []byte, p group.Place) []byte {
@@ -143,14 +169,18 @@ func parseMessage(b []byte) (m group.Message, err error) {
 		}
 	case group.KindSeal, group.KindAsk:
 	case group.KindKnown:
-		if len(f.b) != 2 || f.b[0] < byte(group.KnowsNothing) || f.b[0] > byte(group.KnowsEpochs) || f.b[1] > 1 {
+		if len(f.b) != 2 || f.b[0] < byte(group.KnowsNothing) || f.b[0] > byte(group.KnowsEpochs) || f.b[1] > 3 {
 			return m, fmt.Errorf("%w: an answer says what no member can know", errFrame)
 		}
-		m.Known, m.Voter, f.b = group.Known(f.b[0]), f.b[1] == 1, nil
+		m.Known, m.Voter, m.Needed, f.b = group.Known(f.b[0]), f.b[1]&1 != 0, f.b[1]&2 != 0, nil
 	case group.KindReport:
 		err = parseReport(&f, &m)
 	case group.KindFollow:
 		m.Serial, m.After, m.Until = f.uint64(), f.uint64(), f.uint64()
+	case group.KindRequest:
+		err = parseRequest(&f, &m)
+	case group.KindReply:
+		err = parseReply(&f, &m)
 	default:
 		return m, fmt.Errorf("%w: kind %d is not known", errFrame, m.Kind)
 	}
@@ -170,6 +200,37 @@ func parseReport(f *fields, m *group.Message) error {
 	for len(f.b) > 0 && !f.bad {
 		p := f.place()
 		m.Log.Table = append(m.Log.Table, group.Span{Epoch: p.Epoch, First: p.Position})
+	}
+	return nil
+}
+
+func parseRequest(f *fields, m *group.Message) error {
+	m.Serial = f.uint64()
+	if f.bad || len(f.b) != 9 || f.b[0] < byte(group.RequestStatus) || f.b[0] > byte(group.RequestChange) {
+		return fmt.Errorf("%w: a request asks for what no member can ask for", errFrame)
+	}
+	m.Request, m.Add, m.Remove, f.b = group.Request(f.b[0]), be.Uint32(f.b[1:]), be.Uint32(f.b[5:]), nil
+	return nil
+}
+
+// aboutMember is the length of what a reply says about a member.
+const aboutMember = 13
+
+func parseReply(f *fields, m *group.Message) error {
+	m.Serial = f.uint64()
+	if f.bad || len(f.b) < 2 {
+		return fmt.Errorf("%w: a reply is cut short", errFrame)
+	}
+	n := int(be.Uint16(f.b))
+	if f.b = f.b[2:]; n > group.MaxRefusal || len(f.b) < n || (len(f.b)-n)%aboutMember != 0 {
+		return fmt.Errorf("%w: a reply has a text of %d bytes, and %d behind its length", errFrame, n, len(f.b))
+	}
+	m.Refusal, f.b = string(f.b[:n]), f.b[n:]
+	for ; len(f.b) > 0; f.b = f.b[aboutMember:] {
+		if f.b[4] > 1 {
+			return fmt.Errorf("%w: a reply says of a member what cannot be", errFrame)
+		}
+		m.Members = append(m.Members, group.Progressed{Member: be.Uint32(f.b), Away: f.b[4] == 1, Safe: be.Uint64(f.b[5:])})
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 func drawMessage(t *rapid.T) group.Message {
 	number := rapid.Uint64()
-	m := group.Message{Kind: group.Kind(rapid.IntRange(int(group.KindElection), int(group.KindKnown)).Draw(t, "kind")), Epoch: number.Draw(t, "epoch")}
+	m := group.Message{Kind: group.Kind(rapid.IntRange(int(group.KindElection), int(group.KindReply)).Draw(t, "kind")), Epoch: number.Draw(t, "epoch")}
 	place := func() group.Place {
 		return group.Place{Epoch: number.Draw(t, "epoch"), Position: number.Draw(t, "position")}
 	}
@@ -35,6 +35,15 @@ func drawMessage(t *rapid.T) group.Message {
 		m.Serial, m.After, m.Until = number.Draw(t, "serial"), number.Draw(t, "after"), number.Draw(t, "until")
 	case group.KindKnown:
 		m.Known, m.Voter = group.Known(rapid.IntRange(int(group.KnowsNothing), int(group.KnowsEpochs)).Draw(t, "known")), rapid.Bool().Draw(t, "voter")
+		m.Needed = rapid.Bool().Draw(t, "needed")
+	case group.KindRequest:
+		m.Serial, m.Request = number.Draw(t, "serial"), group.Request(rapid.IntRange(int(group.RequestStatus), int(group.RequestChange)).Draw(t, "request"))
+		m.Add, m.Remove = rapid.Uint32().Draw(t, "add"), rapid.Uint32().Draw(t, "remove")
+	case group.KindReply:
+		m.Serial, m.Refusal = number.Draw(t, "serial"), rapid.StringN(-1, -1, group.MaxRefusal).Draw(t, "refusal")
+		for range rapid.IntRange(0, 9).Draw(t, "members") {
+			m.Members = append(m.Members, group.Progressed{Member: rapid.Uint32().Draw(t, "member"), Away: rapid.Bool().Draw(t, "away"), Safe: number.Draw(t, "safe")})
+		}
 	}
 	return m
 }
@@ -56,7 +65,7 @@ func TestCodec(t *testing.T) {
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || err != nil {
 			t.Fatalf("%v\n%s", err, diff)
 		}
-		if want.Kind != group.KindElection && want.Kind != group.KindReport { // shorter ones of these may be possible messages
+		if want.Kind != group.KindElection && want.Kind != group.KindReport && want.Kind != group.KindReply { // shorter ones of these may be possible messages
 			if _, err := parseMessage(body[:rapid.IntRange(0, len(body)-1).Draw(t, "cut")]); err == nil {
 				t.Fatal("a part of a message is taken")
 			}
@@ -105,6 +114,8 @@ func FuzzFrames(f *testing.F) {
 		{Kind: group.KindSeal, Epoch: 3},
 		{Kind: group.KindReport, Epoch: 3, Serial: 4, Log: group.Log{End: group.Place{Epoch: 2, Position: 7}, Table: group.Table{{Epoch: 2, First: 1}}}},
 		{Kind: group.KindFollow, Epoch: 3, Serial: 4, After: 5, Until: 6},
+		{Kind: group.KindRequest, Epoch: 3, Serial: 4, Request: group.RequestChange, Add: 4, Remove: 2},
+		{Kind: group.KindReply, Epoch: 3, Serial: 4, Refusal: "no", Members: []group.Progressed{{Member: 1, Away: true, Safe: 9}}},
 		{Kind: group.KindElection, Election: &election.Message{Type: raftpb.MsgVote.Enum(), Term: new(uint64(3))}},
 	} {
 		b, err := appendMessage(nil, &m)

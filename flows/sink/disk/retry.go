@@ -79,3 +79,11 @@ func (o *segmentWriter) retry(now time.Time) {
 	u.frames = u.frames[:copy(u.frames, rest)]
 	u.next = now.Add(segment.RetryInterval)
 }
+
+// NoSpace is Trouble for a disk that has no space. Any goroutine may call it.
+func (w *Writer) NoSpace() error {
+	if err := w.Trouble(); segment.NoSpace(err) {
+		return err
+	}
+	return nil
+}

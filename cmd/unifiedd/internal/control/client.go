@@ -45,6 +45,11 @@ func ChangeGroup(ctx context.Context, socket, flow, add, remove string) error {
 	return group(ctx, socket, flow, url.Values{"add": {add}, "remove": {remove}})
 }
 
+// GroupMembers returns the members of the group of a flow as its leader knows them, as JSON of a status.Members.
+func GroupMembers(ctx context.Context, socket, flow string) ([]byte, error) {
+	return request(ctx, socket, http.MethodGet, "/flows/"+url.PathEscape(flow)+"/group", nil)
+}
+
 func group(ctx context.Context, socket, flow string, what url.Values) error {
 	_, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/group?"+what.Encode(), nil)
 	return err

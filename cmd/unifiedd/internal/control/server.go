@@ -121,6 +121,7 @@ func controlHandler(r *Reloader, p *page.Server) *http.ServeMux {
 	m.HandleFunc("POST /flows/{name}/start", handleFlow(d, start))
 	m.HandleFunc("POST /flows/{name}/stop", handleFlow(d, stop))
 	m.HandleFunc("POST /flows/{name}/group", handleGroup(d))
+	m.HandleFunc("GET /flows/{name}/group", handleMembers(d))
 	m.HandleFunc("POST /orders/{name}/stop", handleOrders(d.StopOrders))
 	m.HandleFunc("POST /orders/{name}/resume", handleOrders(d.ResumeOrders))
 	m.HandleFunc("GET /cluster", handleRegistry(r))
@@ -184,6 +185,29 @@ func handleGroup(d *flows.Daemon) http.HandlerFunc {
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 		}
+	}
+}
+
+// handleMembers returns a handler that answers with the members of the group of the flow in the path, as its leader knows
+// them, in a status.Members.
+func handleMembers(d *flows.Daemon) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f, err := d.Flow(r.PathValue("name"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		seat, err := f.Seat()
+		if err != nil {
+			answer(w, nil, err)
+			return
+		}
+		all, err := seat.Members(r.Context())
+		m := status.Members{Members: all}
+		if err != nil {
+			m.Error = err.Error()
+		}
+		answer(w, &m, nil)
 	}
 }
 
