@@ -53,9 +53,10 @@ fuzz: ## run each fuzz target for FUZZTIME (60s)
 	$(SETUP)
 	@scripts/fuzz.sh $(FUZZTIME)
 
-generate: ## make the generated files again (eBPF objects, rules of alerts)
+generate: ## make the generated files again (eBPF objects, rules of alerts, pages of docs/reference)
 	$(SETUP) demo test
 	go generate ./...
+	go test ./cmd/unifiedd/internal/reference ./cmd/unifiedd -run '^(TestPages|TestCommandLinePage)$$' -update
 
 release: ## say when each long suite last passed, refuse if one must run again, and make packages and images
 	@scripts/long.sh --release

@@ -41,6 +41,20 @@ func belowWhere(path string, goes fits) reader {
 	}
 }
 
+// KeysOf returns the keys that a flow of a kind may have and that not every flow has, relative to the flow.
+func KeysOf(k Kind) (keys []string) {
+	for i := range flowSettings {
+		if s := &flowSettings[i]; slices.Contains(s.kinds, k) && (s.field != nil || !hasKeysBelow(s.path)) {
+			keys = append(keys, s.path)
+		}
+	}
+	return keys
+}
+
+func hasKeysBelow(path string) bool {
+	return slices.ContainsFunc(flowSettings, func(s setting) bool { return strings.HasPrefix(s.path, path+".") })
+}
+
 // settings returns the keys one level below a path.
 func (d *decoder) settings(prefix string, f *Flow) fields {
 	found := make(fields)

@@ -40,15 +40,15 @@ func TestLogFailures(t *testing.T) {
 	}
 }
 
-// TestReasonsAreDocumented: docs/metrics.md says what to do for each reason of the handshake.
+// TestReasonsAreDocumented: docs/reference/reasons.md says what to do for each reason of the handshake.
 func TestReasonsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "reasons.md"))
 	testenv.Must(t, err)
 	_, table, _ := strings.Cut(string(text), "| reason of the handshake |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for _, r := range connect.Reasons {
 		if !strings.Contains(table, "`"+string(r)+"`") {
-			t.Errorf("the table of docs/metrics.md has no %s", r)
+			t.Errorf("the table of docs/reference/reasons.md has no %s", r)
 		}
 	}
 }

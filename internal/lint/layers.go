@@ -16,7 +16,7 @@ type layer struct {
 	may  []string
 }
 
-// layers is the picture in docs/architecture.md as a table.
+// layers is the picture in docs/background/architecture.md as a table.
 var layers = []layer{
 	{"internal", nil},
 	{"umem", nil},

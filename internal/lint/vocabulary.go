@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// privateNames are names that only this project used, and the field's words for them. docs/glossary.md has
+// privateNames are names that only this project used, and the field's words for them. docs/reference/glossary.md has
 // the words in use.
 var privateNames = map[string]string{
 	"adopt":      "take over, register or track",
@@ -62,7 +62,7 @@ func badNames(fset *token.FileSet, file *ast.File) (bad []string) {
 	for _, group := range file.Comments {
 		for _, c := range group.List {
 			if word := privateWords.FindString(c.Text); word != "" {
-				report(c.Pos(), word, "see docs/glossary.md")
+				report(c.Pos(), word, "see docs/reference/glossary.md")
 			}
 		}
 	}

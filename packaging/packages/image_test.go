@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The capabilities that docs/containers.md names, by their numbers in linux/capability.h.
+// The capabilities that docs/how-to/containers.md names, by their numbers in linux/capability.h.
 var given = []int{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_IPC_LOCK, unix.CAP_PERFMON, unix.CAP_BPF}
 
 // makeImage makes an image of a format for this machine, and returns the layout and the image.

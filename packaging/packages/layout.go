@@ -86,15 +86,14 @@ func (l *layout) manual() {
 
 // documents adds the documents, and the licenses.
 func (l *layout) documents() {
-	found, err := filepath.Glob(filepath.Join(l.root, "docs", "*.md"))
-	l.keep(err)
-	for _, name := range found {
-		l.file(name, documents+"/"+filepath.Base(name), files.TypeRPMDoc, 0o644)
-	}
-	pictures, err := filepath.Glob(filepath.Join(l.root, "docs", "pictures", "*.png"))
-	l.keep(err)
-	for _, name := range pictures {
-		l.file(name, documents+"/pictures/"+filepath.Base(name), files.TypeRPMDoc, 0o644)
+	for _, pattern := range []string{"*.md", "*/*.md", "pictures/*"} {
+		found, err := filepath.Glob(filepath.Join(l.root, "docs", pattern))
+		l.keep(err)
+		for _, name := range found {
+			inside, err := filepath.Rel(filepath.Join(l.root, "docs"), name)
+			l.keep(err)
+			l.file(name, documents+"/"+filepath.ToSlash(inside), files.TypeRPMDoc, 0o644)
+		}
 	}
 	examples, err := filepath.Glob(filepath.Join(l.root, "packaging", "prometheus", "*"))
 	l.keep(err)

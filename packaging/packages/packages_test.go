@@ -42,7 +42,7 @@ func TestPackageVersion(t *testing.T) {
 
 // TestConfigurationPage: the page has every key of the document, and no table that is too wide for a terminal.
 func TestConfigurationPage(t *testing.T) {
-	text, err := os.ReadFile("../../docs/configuration.md")
+	text, err := os.ReadFile("../../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ var wanted = []string{
 	"/usr/lib/sysusers.d/unifiedd.conf", "/usr/lib/tmpfiles.d/unifiedd.conf", "/etc/unifiedd/unifiedd.yaml", "/usr/share/bash-completion/completions/unifiedd",
 	"/usr/share/fish/vendor_completions.d/unifiedd.fish", "/usr/share/man/man1/unifiedd.1.gz", "/usr/share/man/man1/unifiedd-report.1.gz",
 	"/usr/share/man/man1/unified-xdp-test.1.gz", "/usr/share/man/man5/unifiedd.yaml.5.gz", "/usr/share/doc/unifiedd/copyright", "/usr/share/doc/unifiedd/changelog.gz",
-	"/usr/share/doc/unifiedd/configuration.md", "/usr/share/doc/unifiedd/licenses/unifiedd/LICENSE", "/usr/share/doc/unifiedd/licenses/go/LICENSE",
+	"/usr/share/doc/unifiedd/reference/configuration.md", "/usr/share/doc/unifiedd/licenses/unifiedd/LICENSE", "/usr/share/doc/unifiedd/licenses/go/LICENSE",
 }
 
 func checkDeb(t *testing.T, l layout, name string) {

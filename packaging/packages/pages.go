@@ -54,7 +54,7 @@ func (p pages) make() error {
 			return err
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(p.root, "docs", "configuration.md"))
+	text, err := os.ReadFile(filepath.Join(p.root, "docs", "reference", "configuration.md"))
 	if err != nil {
 		return err
 	}

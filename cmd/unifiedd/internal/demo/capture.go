@@ -15,7 +15,7 @@ import (
 )
 
 // configText is a configuration as a user would write it.
-const configText = `# A demo of unifiedd: see docs/configuration.md.
+const configText = `# A demo of unifiedd: see docs/reference/configuration.md.
 region: {size: %s}
 flows:
   - name: demo

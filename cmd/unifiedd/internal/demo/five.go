@@ -18,7 +18,7 @@ import (
 
 // fiveText is a configuration as a user would write it: all five kinds of flows, over one region
 // and one RDMA device.
-const fiveText = `# All five flows of unifiedd in one daemon: see docs/configuration.md.
+const fiveText = `# All five flows of unifiedd in one daemon: see docs/reference/configuration.md.
 region: {size: %[1]s, reserve: true%[15]s}
 control: {socket: %[2]q}
 flows:

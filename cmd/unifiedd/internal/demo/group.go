@@ -15,7 +15,7 @@ import (
 )
 
 // groupText is the configuration of one member, as a user would write it.
-const groupText = `# One of three daemons that keep one log: see docs/groups.md.
+const groupText = `# One of three daemons that keep one log: see docs/how-to/groups.md.
 region: {size: %[1]s, pages: ordinary}
 control: {socket: %[2]q}
 flows:

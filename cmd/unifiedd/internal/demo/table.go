@@ -34,7 +34,7 @@ func table(w io.Writer, results []result) error {
 func (r *result) explainLosses(w io.Writer) {
 	for _, reason := range slices.Sorted(maps.Keys(r.status.Dropped)) {
 		if n := r.status.Dropped[reason]; n > 0 {
-			fmt.Fprintf(w, "The %s layout lost %d packets: %s (see docs/metrics.md; is the machine busy?)\n", r.layout, n, reason)
+			fmt.Fprintf(w, "The %s layout lost %d packets: %s (see docs/reference/reasons.md; is the machine busy?)\n", r.layout, n, reason)
 		}
 	}
 }

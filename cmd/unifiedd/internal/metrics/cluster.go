@@ -11,11 +11,11 @@ var (
 	descClusterUp         = describe("cluster_up", "1 while the registry of daemons answers.")
 	descClusterRegistered = describe("cluster_registered", "1 while the daemon is registered under its name.")
 	descClusterAnswered   = describe("cluster_answered_timestamp_seconds", "When the registry of daemons answered last.")
-	descClusterEvents     = describe("cluster_events_total", "Events between the daemon and the registry of daemons.", "status")
-	descClusterRefused    = describe("cluster_refused_records_total", "Records of other daemons that were refused, by reason.", "reason")
-	descClusterLacks      = describe("cluster_unregistered", "Flows and states that take connections and that others cannot find.", "kind")
-	descClusterNames      = describe("cluster_names", "Daemons that flows name, by what is known of them.", "status")
-	descPeerFollowed      = describe("peer_followed_total", "Times that the RDMA peer was followed to another address.", "flow", "host")
+	descClusterEvents     = describe("cluster_events_total", "Registered: the daemon was registered. failed: the registry did not answer, or refused a request. lease_lost: the lease ended while it did not answer, or somebody revoked it. name_taken: another daemon has the name. watch_ended: a name had to be read anew.", "status")
+	descClusterRefused    = describe("cluster_refused_records_total", "Records of other daemons that were refused; the last good one stays in use. too_long: more than 64 KiB. bad_json. bad_version: of a release that this one does not understand. bad_name: another daemon's record, or a name that is none. bad_address, bad_gid: not an IP address (with a port) of a host. bad_text: too long, or with characters that are not printed. too_many: flows, states, devices or addresses.", "reason")
+	descClusterLacks      = describe("cluster_unregistered", "Flows and states (kind: flow, state) that take connections, and that others cannot find. unifiedd status says why: the port is not fixed, or no address is one that other hosts reach.", "kind")
+	descClusterNames      = describe("cluster_names", "Daemons that flows name. registered. gone: not registered now, and flows use the last addresses. unknown: never found. refused: the newest record is refused.", "status")
+	descPeerFollowed      = describe("peer_followed_total", "Times that a peer, which the flow names as NAME/FLOW, was followed to another address.", "flow", "host")
 )
 
 // collectCluster sends the metrics of how peers are found.

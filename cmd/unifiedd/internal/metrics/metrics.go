@@ -1,6 +1,6 @@
 // Package metrics turns the status of a daemon into Prometheus metrics. It reads
 // the status at each scrape and adds nothing to the work per packet.
-// docs/metrics.md lists every metric; a test compares the two.
+// docs/reference/metrics.md lists every metric; a test compares the two.
 package metrics
 
 import (
@@ -73,7 +73,7 @@ func newDesc(name, help string, labels ...string) *prometheus.Desc {
 
 // The metrics of the daemon as a whole.
 var (
-	descFrames     = describe("frames", "Frames of the region by who holds them; they add up to the region's frames.", "owner")
+	descFrames     = describe("frames", "Frames of the region by owner: pool, worker, xdp, nvme, rdma, granted, shared, cache, attached. The sum always equals the number of frames in the region.", "owner")
 	descClock      = describe("time_seconds", "Time of the daemon's clock, since 1970.")
 	descSteps      = describe("clock_steps_total", "How often the system's clock was set by 0.1 s or more.")
 	descExpires    = describe("certificate_expires_timestamp_seconds", "When the daemon's certificate expires.")
@@ -84,7 +84,7 @@ var (
 	descGeneration = describe("config_generation", "Which configuration the daemon runs with: 1 at the start, one more with each that was applied.")
 	descLoaded     = describe("config_last_reload_successful", "1 unless the last attempt to load a configuration failed.")
 	descSucceeded  = describe("config_last_reload_success_timestamp_seconds", "When a configuration was last loaded.")
-	descReloads    = describe("config_reloads_total", "Attempts to load another configuration, by outcome.", "status")
+	descReloads    = describe("config_reloads_total", "Reloads by outcome. applied. unchanged. refused: the configuration has mistakes or cannot be read, and nothing was changed. rolled_back: a flow did not start, and the previous flows run again. broken: not all of the previous flows run again. busy: another reload was in progress.", "status")
 )
 
 // Describe sends nothing: the flows are known only at scrape time.

@@ -16,8 +16,8 @@ var (
 	descStateReading  = describe("state_reading", "1 while the program has the state open.", "state", "program")
 	descStatePeers    = describe("state_peers", "RDMA peers that read the state now.", "state")
 	descStateAccepted = describe("state_accepted_peers_total", "RDMA peers that were let in to read the state.", "state")
-	descStateAway     = describe("state_refused_peers_total", "RDMA peers that may not read the state, by reason.", "state", "reason")
-	descStateFailed   = describe("state_failed_handshakes_total", "Connections to read the state that were not established, by reason.", "state", "reason")
+	descStateAway     = describe("state_refused_peers_total", "Peers that were not let in: the reasons are those of messages.", "state", "reason")
+	descStateFailed   = describe("state_failed_handshakes_total", "Connections that were not established, by the reason of the handshake.", "state", "reason")
 )
 
 // collectStates sends the metrics of the states.
