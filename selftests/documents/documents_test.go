@@ -29,10 +29,15 @@ import (
 // root is the top of the source tree.
 const root = "../.."
 
-// program and flowTest are the paths of the programs, built once.
-var program, flowTest string
+// program, flowTest and example are the paths of the programs, built once.
+var program, flowTest, example string
 
 func TestMain(m *testing.M) {
+	var err error
+	if example, err = testenv.FindProgram("docs/examples/append"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	status := daemon.WithPrograms(m.Run, &program, &flowTest)
 	if object != "" {
 		_ = os.RemoveAll(filepath.Dir(object)) // it is only left behind
@@ -50,8 +55,9 @@ var fence = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // a flow, documents adds the rest.
 func documents(t *testing.T) (all []document) {
 	t.Helper()
-	names, err := filepath.Glob(root + "/docs/*.md")
+	names, err := filepath.Glob(root + "/docs/*/*.md")
 	testenv.Must(t, err)
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, "/tutorials/") }) // TestTutorials runs these
 	for _, name := range append(names, root+"/README.md") {
 		for i, m := range fence.FindAllStringSubmatch(read(t, name), -1) {
 			text := m[1]
@@ -139,9 +145,9 @@ func compiled(t *testing.T) string {
 	if object != "" {
 		return object
 	}
-	compile := regexp.MustCompile("(?m)^    (clang .* mine.o)$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
+	compile := regexp.MustCompile("(?m)^    (clang .* mine.o)$").FindStringSubmatch(read(t, root+"/docs/reference/filters.md"))
 	if compile == nil {
-		t.Fatal("docs/filters.md does not say how to compile the program")
+		t.Fatal("docs/reference/filters.md does not say how to compile the program")
 	}
 	dir, err := os.MkdirTemp("", "unifiedd-documents-")
 	testenv.Must(t, err)
@@ -167,9 +173,9 @@ func (m *files) write(t *testing.T, name, text string, mode os.FileMode) {
 // code returns the C program in the document about filters.
 func code(t *testing.T) string {
 	t.Helper()
-	m := regexp.MustCompile("(?ms)^```c\n(.*?)^```$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
+	m := regexp.MustCompile("(?ms)^```c\n(.*?)^```$").FindStringSubmatch(read(t, root+"/docs/reference/filters.md"))
 	if m == nil {
-		t.Fatal("docs/filters.md has no program in C")
+		t.Fatal("docs/reference/filters.md has no program in C")
 	}
 	return m[1]
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// The parts of configurations in docs/paths.md, in their order.
+// The parts of configurations in docs/how-to/paths.md, in their order.
 const (
 	standbyPart = iota
 	activePart
@@ -23,12 +23,12 @@ const (
 // indented matches a part of a configuration in a document.
 var indented = regexp.MustCompile(`(?m)(^    \S.*\n(    .*\n)*)`)
 
-// part returns a part of a configuration in docs/paths.md, with another indentation.
+// part returns a part of a configuration in docs/how-to/paths.md, with another indentation.
 func part(t *testing.T, number, indentation int) string {
 	t.Helper()
-	all := indented.FindAllString(fence.ReplaceAllString(read(t, root+"/docs/paths.md"), ""), -1)
+	all := indented.FindAllString(fence.ReplaceAllString(read(t, root+"/docs/how-to/paths.md"), ""), -1)
 	if len(all) <= number {
-		t.Fatalf("docs/paths.md has %d parts of configurations", len(all))
+		t.Fatalf("docs/how-to/paths.md has %d parts of configurations", len(all))
 	}
 	return strings.ReplaceAll("\n"+strings.TrimSuffix(all[number], "\n"), "\n    ", "\n"+strings.Repeat(" ", indentation))[1:] + "\n"
 }
@@ -64,7 +64,7 @@ func TestPaths(t *testing.T) {
 	group := "flows:\n  - name: orders\n" + part(t, groupPart, 4)
 	writer, readers, found := strings.Cut(part(t, channelPart, 2), "  # the readers' machine\n")
 	if !found {
-		t.Fatal("docs/paths.md does not say what the readers' machine has")
+		t.Fatal("docs/how-to/paths.md does not say what the readers' machine has")
 	}
 	channel := func(name, flows string) string {
 		all := documents(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// The network of the two guests. In the first guest a bridge joins the wire between them (docs/lab.md) with
+// The network of the two guests. In the first guest a bridge joins the wire between them (docs/background/testing.md) with
 // the namespaces of the third member and of the client. The bridge takes over the wire's address.
 const (
 	wireCard  = "link0"

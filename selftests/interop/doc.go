@@ -5,5 +5,5 @@
 // whether a packet was out of sequence or requested twice.
 //
 // It has tests only: go test ./selftests/interop runs two programs on the default kernel, and make
-// test-roce-guest all of them. docs/lab.md describes the guest.
+// test-roce-guest all of them. docs/background/testing.md describes the guest.
 package interop

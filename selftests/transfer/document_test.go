@@ -17,9 +17,9 @@ import (
 )
 
 // document is where the commands are.
-const document = "../../docs/transfer.md"
+const document = "../../docs/how-to/transfer.md"
 
-// TestDocument: each command in docs/transfer.md runs as it stands, on two machines with an interface eth1 and the files
+// TestDocument: each command in docs/how-to/transfer.md runs as it stands, on two machines with an interface eth1 and the files
 // that it names. The hash of other programs is the one that unifiedd prints.
 func TestDocument(t *testing.T) {
 	testenv.Root(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// The wire between two guests (docs/lab.md). The tests signal their beginning and end to each other
+// The wire between two guests (docs/background/testing.md). The tests signal their beginning and end to each other
 // over a separate port.
 const (
 	wireCard   = "link0"
