@@ -13,7 +13,7 @@ import (
 )
 
 // grants reports whether a card of the lab has zero copy on the running kernel. It matches the
-// table in docs/lab.md.
+// table in docs/background/testing.md.
 func grants(t *testing.T, card string) bool {
 	t.Helper()
 	return labenv.Kernel(t) == labenv.Linux7 && card != "virtio1"
@@ -29,7 +29,7 @@ func TestZeroCopyGranted(t *testing.T) {
 			i, err := g.tryOpen(e, Config{Policy: Require})
 			switch {
 			case err == nil && (!grants(t, e.Ifname) || !i.Granted().ZeroCopy):
-				t.Errorf("%s grants zero copy (%+v), against docs/lab.md", e.Ifname, i.Granted())
+				t.Errorf("%s grants zero copy (%+v), against docs/background/testing.md", e.Ifname, i.Granted())
 			case err != nil && (grants(t, e.Ifname) || !errors.Is(err, ErrNoZeroCopy)):
 				t.Errorf("%s: %v", e.Ifname, err)
 			}

@@ -7,7 +7,7 @@
 // # Syntax
 //
 // The syntax is that of pcap-filter(7), for Ethernet, and with [ParseFor] for packets that begin
-// with an IP header. docs/filters.md lists the primitives. As in tcpdump, and and or have the same
+// with an IP header. docs/reference/filters.md lists the primitives. As in tcpdump, and and or have the same
 // precedence and group from the left, and a value without qualifiers takes those of the value
 // before it: "host a or b", "port (80 or 443)". Parse looks up names of hosts once, for at most 5
 // s. The empty expression accepts everything.

@@ -2,7 +2,7 @@
 
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Programs of a user's own, as tests give them to the loader: docs/filters.md has the contract.
+// Programs of a user's own, as tests give them to the loader: docs/reference/filters.md has the contract.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -145,7 +145,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	completeInterfaceFlag(c, "interface")
 }
 
-// Settings for a daemon that only captures: docs/layouts.md.
+// Settings for a daemon that only captures: docs/how-to/tuning.md.
 const (
 	captureSleep   = time.Millisecond
 	passiveSize    = 4 * config.MiB

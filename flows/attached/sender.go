@@ -152,7 +152,7 @@ func (s *Sender) Commit(f Frame, length int) (sequence uint64, err error) {
 }
 
 // CommitAnswer is Commit of a message that answers a packet or message, whose Stamp is stamp. A flow to an exchange
-// measures from then, and from this call, until the order leaves: see docs/orders.md.
+// measures from then, and from this call, until the order leaves: see docs/how-to/orders.md.
 func (s *Sender) CommitAnswer(f Frame, length int, stamp uint64) (sequence uint64, err error) {
 	return s.commit(f, length, answer{stamp, uint64(time.Now().UnixNano())})
 }

@@ -297,7 +297,7 @@ func (s *Server) submit() {
 // turnBytes limits the data from the disk that one round answers; a round answers at least one
 // buffer. A disk completes many reads together. While the server sends all of them at once, it does
 // not receive the requests that clients send as soon as they have the first answer, and the disk is
-// idle. docs/benchmarks/blocks.md has figures.
+// idle. docs/background/benchmarks.md has figures.
 const turnBytes = 16 << 10
 
 // takeReads takes completed reads from the disk, and answers the operations that wait for them. It

@@ -1,5 +1,5 @@
 // Package client connects a program to the flows of unifiedd over RDMA. It appends to a
-// log, receives what a flow sends, and reads blocks. docs/protocol.md has the wire formats.
+// log, receives what a flow sends, and reads blocks. docs/reference/protocol.md has the wire formats.
 //
 // A [Client] has its own region, registered with one RDMA device, and one thread. An
 // [Appender] sends messages to a log or relay, a [Sink] receives the messages of flows that

@@ -1,7 +1,7 @@
 // Package journal reads a log of messages on disk.
 //
 // A flow from RDMA to storage writes a log. It uses the same files or ring as a capture (package
-// internal/pcapng, docs/capture-format.md). Each packet of link type 147 is one record: a data
+// internal/pcapng, docs/reference/capture-format.md). Each packet of link type 147 is one record: a data
 // message (package flows/protocol) whose header has its position. Positions begin with 1 and have
 // no gap. Headers and payloads have checksums.
 //

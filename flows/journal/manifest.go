@@ -11,7 +11,7 @@ import (
 )
 
 // Manifest lists the segments that must exist on the disk, and has the log's durable and reserved
-// positions. docs/capture-format.md has its layout.
+// positions. docs/reference/capture-format.md has its layout.
 type Manifest struct {
 	Flags          uint32
 	Generation     uint64 // grows by 1, 3 or another odd number with each write

@@ -107,7 +107,7 @@ func (p *Packed) Add(source uint32, fs []umem.Frame) int {
 
 // prefetchAhead is how many frames ahead of the copy the CPU prefetches. Another CPU wrote the
 // frames, so each cache line is a miss. With three frames ahead, copying a packet of 1 KiB took two
-// thirds of the time (docs/layouts.md).
+// thirds of the time (docs/how-to/tuning.md).
 const prefetchAhead = 3
 
 // prefetch makes the CPU prefetch packets that will be copied soon.

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// The wire between two guests: docs/lab.md.
+// The wire between two guests: docs/background/testing.md.
 const (
 	wireCard   = "link0"
 	wireServer = "10.78.0.2"

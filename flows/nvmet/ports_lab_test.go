@@ -26,7 +26,7 @@ import (
 
 // TestPorts: a subsystem has six ports, each with ANA states of its own. The kernel's initiator has a
 // controller at each, with native multipath. The test takes the steps of the cases of blktests that
-// are about paths and namespaces that come and go. docs/nvme-of.md lists them.
+// are about paths and namespaces that come and go. docs/how-to/nvme-of.md lists them.
 func TestPorts(t *testing.T) {
 	labenv.Guest(t)
 	testenv.Long(t, "make lab runs it; TestHostPaths has several paths, and TestChange has namespaces that come and go")

@@ -1,5 +1,5 @@
 // Package protocol has the bytes that flows and their peers exchange: the hello over TCP, and
-// the messages over a queue pair. docs/protocol.md describes them for programs in other
+// the messages over a queue pair. docs/reference/protocol.md describes them for programs in other
 // languages.
 //
 // There are two roles. RoleAppend: a sender numbers its messages ([Data]) 1, 2, 3 in its

@@ -11,12 +11,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestDocument: docs/protocol.md has the reasons with the texts that programs print. Its examples, and those of
-// messages between members in docs/groups.md, equal the bytes that this package makes.
+// TestDocument: docs/reference/protocol.md has the reasons with the texts that programs print. Its examples, and those of
+// messages between members in docs/reference/group-protocol.md, equal the bytes that this package makes.
 func TestDocument(t *testing.T) {
 	text := ""
-	for _, name := range []string{"protocol.md", "groups.md"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	for _, name := range []string{"reference/protocol.md", "reference/group-protocol.md"} {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "docs", filepath.FromSlash(name)))
 		testenv.Must(t, err)
 		text += string(raw)
 	}

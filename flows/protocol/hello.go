@@ -224,7 +224,7 @@ const (
 	RoleState Role = 5
 	// RoleTransfer is for a file or device, whose sender dials. In its hello Message is the longest piece, Session the
 	// transfer, and Size the bytes of the file. In the answer Message is the longest piece, Window the number of pieces
-	// at once, and Next the first byte to send. After both hellos come more bytes: docs/transfer.md.
+	// at once, and Next the first byte to send. After both hellos come more bytes: docs/how-to/transfer.md.
 	RoleTransfer Role = 6
 )
 

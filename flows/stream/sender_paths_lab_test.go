@@ -92,7 +92,7 @@ func TestCardPaths(t *testing.T) {
 	testLabPaths(t, newCardPaths(t), "")
 }
 
-// TestVerbsPaths: they pass over kernel verbs, too. A path without a sign of life is left within the time that docs/paths.md has.
+// TestVerbsPaths: they pass over kernel verbs, too. A path without a sign of life is left within the time that docs/how-to/paths.md has.
 func TestVerbsPaths(t *testing.T) {
 	labenv.Guest(t)
 	testenv.Long(t, overVeth)

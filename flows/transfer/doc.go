@@ -27,5 +27,5 @@
 //
 // Lifetime. An Endpoint outlives the Sender or Receiver. End the context of Run or Serve and wait for it before Close.
 //
-// The oldest kernel is 6.1. docs/transfer.md has the formats.
+// The oldest kernel is 6.1. docs/how-to/transfer.md has the formats.
 package transfer

@@ -20,7 +20,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce"
 )
 
-// wholeHash is the hash of bytes, as docs/transfer.md describes it.
+// wholeHash is the hash of bytes, as docs/how-to/transfer.md describes it.
 func wholeHash(b []byte) [32]byte {
 	var list []byte
 	for len(b) > 0 {

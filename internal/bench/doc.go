@@ -1,5 +1,5 @@
 // Package bench compares unifiedd with other programs that do the same work. Each package below it has one or more
-// comparisons, tests named TestAgainst…, whose figures docs/benchmarks shows. They are a module of their own and run on
+// comparisons, tests named TestAgainst…, whose figures docs/background/benchmarks.md shows. They are a module of their own and run on
 // demand only (make bench), as the machine must do nothing else meanwhile.
 //
 // A Contest runs its programs in turn, round after round, and package internal/pairs computes ratios with bounds from the

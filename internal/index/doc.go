@@ -5,7 +5,7 @@
 // its packets and their keys: addresses, pairs of addresses, ports, protocols, ethertypes, VLANs.
 // So it names the blocks that may have packets which a filter accepts. The filter still decides on
 // each packet there: an index that names too many blocks costs time, and never yields a wrong
-// packet. docs/capture-format.md has the file format.
+// packet. docs/reference/capture-format.md has the file format.
 //
 // # Trust
 //

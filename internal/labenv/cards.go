@@ -34,7 +34,7 @@ var (
 )
 
 // ZeroCopy reports whether end B has zero copy in this form on the running kernel. It matches the
-// table in docs/lab.md.
+// table in docs/background/testing.md.
 func (f Form) ZeroCopy(t testing.TB) bool { return !f.Copy && f.Offers(t) }
 
 // Offers reports whether the card of end B supports zero copy, even if this form does not ask for

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGuest: the guest has the kernel, cards and disks that docs/lab.md describes.
+// TestGuest: the guest has the kernel, cards and disks that docs/background/testing.md describes.
 func TestGuest(t *testing.T) {
 	Guest(t)
 	line := string(Kernel(t))

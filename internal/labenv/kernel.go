@@ -10,7 +10,7 @@ import (
 // Line is a line of kernels, as in make lab KERNEL=LINE.
 type Line string
 
-// The kernel lines. docs/lab.md lists the features of each.
+// The kernel lines. docs/background/testing.md lists the features of each.
 const (
 	Linux61  Line = "6.1"
 	Linux612 Line = "6.12"

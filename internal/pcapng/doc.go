@@ -2,7 +2,7 @@
 //
 // A capture file ("segment") is plain pcapng, which Wireshark, tshark, tcpdump and capinfos
 // read. It consists of batches at aligned file offsets, so that direct I/O can write them out
-// of order, and a file can be recovered after a crash. docs/capture-format.md has the format.
+// of order, and a file can be recovered after a crash. docs/reference/capture-format.md has the format.
 //
 //	offset 0     head unit: Section Header, Interface Descriptions, Mark (kind head), padded to the alignment
 //	aligned      batch: Mark (kind batch), then packets, statistics and padding which fill its length exactly

@@ -28,7 +28,7 @@ type division struct {
 }
 
 // TestCongestedLink: two senders over a link of 20 Mbit/s whose queue marks packets (RED) slow down, and send less than half as
-// much again as without ECN, where the same queue drops. How they share the link is logged: docs/benchmarks/roce.md has
+// much again as without ECN, where the same queue drops. How they share the link is logged: docs/background/benchmarks.md has
 // the goals, which are not met yet.
 func TestCongestedLink(t *testing.T) {
 	labenv.Guest(t)
@@ -48,7 +48,7 @@ func TestCongestedLink(t *testing.T) {
 	}
 }
 
-// logDivision logs a row of the table in docs/benchmarks/roce.md.
+// logDivision logs a row of the table in docs/background/benchmarks.md.
 func logDivision(t *testing.T, name string, s division, span time.Duration) {
 	t.Helper()
 	rate := float64((s.packets[0]+s.packets[1])*packetBits) / span.Seconds()

@@ -10,7 +10,7 @@ import (
 
 // rehearsal does now and then what an order needs, without sending anything, while a worker spins and nothing arrives.
 // Code and data of the way to the interface, and the processor's branch predictions for it, are then ready for the next
-// order. docs/benchmarks/ticks.md has what that saves. It belongs to the worker's thread.
+// order. docs/background/benchmarks.md has what that saves. It belongs to the worker's thread.
 type rehearsal struct {
 	next   time.Time // when it is due
 	renew  time.Time // when to keep another packet

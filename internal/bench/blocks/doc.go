@@ -8,5 +8,5 @@
 // The daemon's worker and the client spin on a CPU each. The daemon runs only during its
 // measurement. On a veth pair the sender's CPU, here the daemon's, delivers packets to the
 // receiver's socket; in one case the client's CPU receives them. fio runs on the client's CPU.
-// docs/benchmarks/blocks.md has the results. Reads from the daemon's cache are compared with fio's reads of the disk.
+// docs/background/benchmarks.md has the results. Reads from the daemon's cache are compared with fio's reads of the disk.
 package blocks

@@ -72,7 +72,7 @@ func separate(t *testing.T) error {
 	return os.WriteFile(file, []byte("0"), 0)
 }
 
-// advised is ours with the sleep that docs/layouts.md recommends for a worker that only captures. Half of the
+// advised is ours with the sleep that docs/how-to/tuning.md recommends for a worker that only captures. Half of the
 // region is extents.
 func (b *bed) advised() contestant {
 	return ours("unifiedd", b.daemon, "", "", fmt.Sprintf("workers: [{name: main, sleep: 1ms}]\nregion: {size: %dMiB, extents: %d}", region>>20, region>>21))

@@ -42,7 +42,7 @@ func TestAgainstCaptures(t *testing.T) {
 	}
 }
 
-// TestAgainstLayouts compares layouts, waits, and sizes of rings and writes with the defaults: docs/benchmarks/layouts.md has the results.
+// TestAgainstLayouts compares layouts, waits, and sizes of rings and writes with the defaults: docs/background/benchmarks.md has the results.
 func TestAgainstLayouts(t *testing.T) {
 	b := newBed(bench.Start(t, "capture-layouts", "Packets to disk, other settings", "unifiedd", "unifiedd with the setting"))
 	all := []contestant{ours("unifiedd", b.daemon, "", "", "")}

@@ -19,7 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// The wire between two guests: docs/lab.md. The tests use a port of their own to start and stop
+// The wire between two guests: docs/background/testing.md. The tests use a port of their own to start and stop
 // each other's programs.
 const (
 	wireCard   = "link0"
