@@ -135,6 +135,9 @@ func (f *Flow) launch(r *pipeline.Run) error {
 	}
 	err := r.Flow.Begin()
 	if err == nil {
+		err = f.worker.Do(func() error { return nil }) // a worker that waits asks for the deadline of a flow that has begun
+	}
+	if err == nil {
 		err = f.joined.Open(groups(f.config.From)) // now that their packets find the flow
 	}
 	if err != nil {

@@ -10,9 +10,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// MaxWait is the longest wait for an event.
-const MaxWait = time.Second
-
 // rawTime is how long a wait for an event goes without notice to the Go scheduler: the thread keeps its P, and a short wait
 // costs one system call. A longer wait gives the P back, so that sysmon sleeps too and does not signal the thread.
 const rawTime = 2 * time.Millisecond

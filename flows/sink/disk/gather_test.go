@@ -6,6 +6,8 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // TestGathers: a log gathers messages while a write is under way, and during a flush if
@@ -27,6 +29,7 @@ func TestGathers(t *testing.T) {
 	} {
 		l := &Writer{gather: true, gatherFlushes: one.acknowledge == config.AcknowledgeReceived}
 		l.segments = &segmentWriter{flushed: one.flushed}
+		l.out = l.segments
 		if one.writing {
 			l.segments.track.submit(&segment.Segment{}, 4096, 1, 100)
 		}
@@ -44,5 +47,38 @@ func TestGathers(t *testing.T) {
 	}
 	if (&Writer{gather: true}).gathers() {
 		t.Error("a stream is no disk")
+	}
+}
+
+// TestDue: the worker waits no longer than until the next flush, the next attempt of a write for which the disk had no
+// space, and the name of a segment.
+func TestDue(t *testing.T) {
+	now := time.Now()
+	for _, one := range []struct {
+		name    string
+		prepare func(*segmentWriter)
+		want    time.Duration // 0: nothing is due
+	}{
+		{"nothing is written", func(*segmentWriter) {}, 0},
+		{"a flush is due later", func(o *segmentWriter) { o.track.complete(1); o.nextSync = now.Add(7 * time.Millisecond) }, 7 * time.Millisecond},
+		{"a flush waits for the segment's name", func(o *segmentWriter) { o.track.complete(1) }, time.Millisecond},
+		{"a flush is under way", func(o *segmentWriter) { o.track.complete(1); o.flushed = false }, 0},
+		{"only full segments are flushed", func(o *segmentWriter) { o.track.complete(1); o.sync = 0 }, 0},
+		{"the disk had no space", func(o *segmentWriter) {
+			o.retries.frames, o.retries.next = make([]umem.Frame, 1), now.Add(segment.RetryInterval)
+		}, segment.RetryInterval},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			o := &segmentWriter{current: &segment.Segment{}, sync: time.Second, flushed: true}
+			o.track.submit(o.current, 4096, 1, 100)
+			one.prepare(o)
+			want := now.Add(worker.MaxWait)
+			if one.want != 0 {
+				want = now.Add(one.want)
+			}
+			if got := (&Writer{out: o, segments: o}).Deadline(now); !got.Equal(want) {
+				t.Errorf("after %v, not %v", got.Sub(now), want.Sub(now))
+			}
+		})
 	}
 }

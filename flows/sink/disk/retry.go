@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -86,4 +87,12 @@ func (w *Writer) NoSpace() error {
 		return err
 	}
 	return nil
+}
+
+// due returns when retry must be called again, at most until.
+func (u *retryQueue) due(until time.Time) time.Time {
+	if len(u.frames) == 0 {
+		return until
+	}
+	return pipeline.Earlier(until, u.next)
 }

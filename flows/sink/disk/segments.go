@@ -73,7 +73,7 @@ func (o *segmentWriter) place(size uint64, now, begun time.Time) (bool, error) {
 	opened := o.intervalStart(begun)
 	if s := o.current; s != nil {
 		packets, _ := o.layout.Count()
-		due := o.due(begun) && packets > 0
+		due := o.isOver(begun) && packets > 0
 		if !due && s.Fits(size) {
 			return true, nil
 		}
@@ -107,9 +107,9 @@ func (o *segmentWriter) place(size uint64, now, begun time.Time) (bool, error) {
 	return next.Fits(size), nil
 }
 
-// due reports whether it is time for a new segment. If the current segment is the last one, it
+// isOver reports whether it is time for a new segment. If the current segment is the last one, it
 // marks the flow as complete instead.
-func (o *segmentWriter) due(now time.Time) bool {
+func (o *segmentWriter) isOver(now time.Time) bool {
 	if o.every == 0 || o.current.Sequence == 0 || now.Sub(o.current.Opened) < o.every {
 		return false
 	}
@@ -269,21 +269,44 @@ func (o *segmentWriter) handBack() error {
 	return nil
 }
 
+// unflushed returns the oldest segment that needs a flush, how far it is written, and when the flush may begin. It returns
+// nil if no segment needs one that can begin before a descriptor is readable.
+func (o *segmentWriter) unflushed() (s *segment.Segment, upTo segment.Position, from time.Time) {
+	s, upTo, from = o.current, o.track.written, o.nextSync
+	switch {
+	case !o.flushed:
+		return nil, upTo, from
+	case len(o.retired) > 0:
+		s, upTo, from = o.retired[0], o.retired[0].Last, time.Time{}
+		if o.track.written.Number < upTo.Number {
+			return nil, upTo, from
+		}
+	case s == nil || o.sync == 0:
+		return nil, upTo, from
+	}
+	if upTo.Number == o.track.durable.Number {
+		return nil, upTo, from
+	}
+	return s, upTo, from
+}
+
+// due returns when settle must be called again though no descriptor is readable, at most until.
+func (o *segmentWriter) due(now, until time.Time) time.Time {
+	until = o.retries.due(until)
+	s, _, from := o.unflushed()
+	switch {
+	case s == nil:
+		return until
+	case from.After(now):
+		return pipeline.Earlier(until, from)
+	}
+	return pipeline.Earlier(until, now.Add(time.Millisecond)) // the manager's goroutine makes the name durable, or the queue was full
+}
+
 // flush starts a flush of the oldest segment that needs one.
 func (o *segmentWriter) flush(now time.Time) error {
-	if !o.flushed {
-		return nil
-	}
-	s, upTo := o.current, o.track.written
-	switch {
-	case len(o.retired) > 0:
-		if s, upTo = o.retired[0], o.retired[0].Last; o.track.written.Number < upTo.Number {
-			return nil
-		}
-	case s == nil || o.sync == 0 || now.Before(o.nextSync):
-		return nil
-	}
-	if upTo.Number == o.track.durable.Number || !s.NameDurable() {
+	s, upTo, from := o.unflushed()
+	if s == nil || now.Before(from) || !s.NameDurable() {
 		return nil
 	}
 	if err := o.queue.Flush(s.Index, upTo.Number); err != nil {

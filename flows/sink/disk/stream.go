@@ -93,6 +93,14 @@ func (p *stream) settle(time.Time) (err error) {
 
 func (p *stream) kick() error { return nil }
 
+// due says that a write under way ends without a notice.
+func (p *stream) due(now, until time.Time) time.Time {
+	if p.track.idle() {
+		return until
+	}
+	return now.Add(time.Millisecond)
+}
+
 func (p *stream) takesNotes() bool { return true }
 
 func (p *stream) close(now, begun time.Time) (bool, error) {

@@ -54,6 +54,8 @@ type output interface {
 	takesNotes() bool
 	// settle takes back finished work, and returns the error if any of it failed.
 	settle(now time.Time) error
+	// due returns when settle must be called again though fd is not readable, at most until.
+	due(now, until time.Time) time.Time
 	// kick wakes the device if it needs that.
 	kick() error
 	// close is called after the last batch, repeatedly until it returns true. Then everything is
@@ -217,16 +219,17 @@ func (w *Writer) FDs(dst []unix.PollFd) []unix.PollFd {
 // Deadline implements pipeline.Sink. A blocked writer is polled again soon, because not every event
 // that it waits for makes its descriptor readable. A batch that gathers waits for the disk.
 func (w *Writer) Deadline(now time.Time) time.Time {
-	switch {
-	case w.blocked:
+	if w.blocked {
 		return now.Add(time.Millisecond)
-	case w.opened.IsZero() || w.gathers():
-		return now.Add(worker.MaxWait)
 	}
-	due := w.opened.Add(w.flush)
+	due := w.out.due(now, now.Add(worker.MaxWait))
+	if w.opened.IsZero() || w.gathers() {
+		return due
+	}
+	due = pipeline.Earlier(due, w.opened.Add(w.flush))
 	if w.segments != nil {
-		if ends := w.segments.ends(); !ends.IsZero() && ends.Before(due) {
-			return ends
+		if ends := w.segments.ends(); !ends.IsZero() {
+			return pipeline.Earlier(due, ends)
 		}
 	}
 	return due
