@@ -212,7 +212,7 @@ func (d *Daemon) share() pipeline.Shared {
 	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
 	return pipeline.Shared{
 		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Fanouts: &d.fanouts, Devices: d.devices, Attach: d.attach, States: d.states.all, Node: d.placed.node,
-		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Credentials: d.secret, Names: d.found, Context: d.options.Context,
+		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Release: d.options.Version, Credentials: d.secret, Names: d.found, Context: d.options.Context,
 		Complete: d.options.Complete, MakeIndex: d.options.Index, Notes: cmp.Or(d.options.Notes, afxdp.SteeringDir(c)),
 	}
 }

@@ -52,6 +52,25 @@ wrong_use() {
 	WRONG_USE_TABLE=$PWD/build/wrong-use.md long -run '^TestWrongUse$' ./cmd/unifiedd ./selftests/wronguse
 }
 
+# first is the last commit without a release before it: groups are upgraded from there until there is a tag.
+first=f475f9da142b
+
+# upgrade builds the programs of the newest release before this commit, and runs the test of both. A clone without that
+# history fails here, and nowhere else.
+upgrade() {
+	local from tree=$PWD/build/older/tree
+	from=$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD^ 2>/dev/null) || from=$first
+	git cat-file -e "$from^{commit}" 2>/dev/null || {
+		echo "the older release, $from, is not in this clone: git fetch --unshallow --tags" >&2
+		return 1
+	}
+	rm -rf build/older
+	mkdir -p "$tree"
+	git archive "$from" | tar -x -C "$tree"
+	go -C "$tree" build -buildvcs=false -ldflags "-X main.version=$from" -o ../ ./cmd/unifiedd ./selftests/unified-flow-test
+	UNIFIEDD_OLDER=$PWD/build/older long -run '^TestUpgrade$' ./selftests/group
+}
+
 microbenchmarks() {
 	local packages
 	mapfile -t packages < <(grep -rl --include='*_test.go' '^func Benchmark' . | grep -v ^./internal/bench/ | xargs -n 1 dirname | sort -u)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,10 @@ func newGroupStatus() *cobra.Command {
 	var socket string
 	c := &cobra.Command{
 		Use: "status FLOW", Short: "Print the members and who leads",
-		Long: `Print the members, who leads, and up to which position each has all records. Positions, and
-who is away, are what the leader knows. A member that does not lead asks it.
+		Long: `Print the members, who leads, up to which position each has all records, and the version of
+each. Positions, and who is away, are what the leader knows. A member that does not lead asks it. Versions
+are what the member has heard: the leader those of all, and others that of the leader. A member of an older
+release may not say its version.
 
 The exit status is 1 if the member knows no leader, if the leader does not answer, or if it
 hears too few others to go on.`,
@@ -85,7 +88,7 @@ hears too few others to go on.`,
 // printMembers prints a line for each member. known: they are as the leader knows them.
 func printMembers(w io.Writer, g *status.Group, known bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "MEMBER\tNUMBER\tROLE\tSTATE\tPOSITION\n")
+	fmt.Fprintf(t, "MEMBER\tNUMBER\tROLE\tSTATE\tPOSITION\tVERSION\n")
 	for _, m := range g.Members {
 		state, position := "-", "-"
 		switch {
@@ -99,7 +102,7 @@ func printMembers(w io.Writer, g *status.Group, known bool) error {
 		if known && m.Role != "witness" {
 			position = fmt.Sprint(m.Safe)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", m.Name, m.Number, m.Role, state, position)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", m.Name, m.Number, m.Role, state, position, cmp.Or(m.Version, "-"))
 	}
 	return t.Flush()
 }

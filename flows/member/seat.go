@@ -90,7 +90,7 @@ func (m *Member) openDriver(e *pipeline.Env, from *Source) (*Seat, error) {
 	}
 	known, _ := s.where.peers()
 	c := replica.DriverConfig{
-		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Further: m.group.ListensFurther(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect, Spread: m.group.PathMode == config.PathActive,
+		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Further: m.group.ListensFurther(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect, Spread: m.group.PathMode == config.PathActive, Release: e.Shared.Release,
 		State: m.file, Make: func() (*replica.StateFile, error) { return m.makeState(e) }, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
 		Led: s.led,
 	}
@@ -251,8 +251,9 @@ func (s *Seat) Members(ctx context.Context) ([]status.Member, error) {
 
 // membersOf describes members for a status.
 func (s *Seat) membersOf(g *config.Replicas, all []replica.Standing) (members []status.Member) {
+	releases := s.driver.State().Releases
 	for _, one := range all {
-		m := status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe, PathMode: string(one.Mode)}
+		m := status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe, PathMode: string(one.Mode), Version: releases[one.Number]}
 		if one.Path > 0 {
 			m.Device = s.devices[one.Path-1]
 		}

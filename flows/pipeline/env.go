@@ -42,6 +42,7 @@ type Shared struct {
 	Node        int                  // NUMA node of the region; numa.Unknown: it is on several
 	Limit       uint64               // packets after which a flow is done; 0: no limit
 	Application string               // name of the writer, for capture files
+	Release     string               // of this program, for the other members of a group
 	Stream      io.Writer            // replaces the disk; may be nil
 	MakeIndex   index.Maker          // nil: make indexes in this process
 	Complete    func(path string)    // called for each complete file; may be nil

@@ -50,6 +50,7 @@ type DriverConfig struct {
 	Heartbeat time.Duration    // of the leader
 	Suspect   time.Duration    // silence of the leader after which there is an election
 	Spread    bool             // the followers of a leader prefer different paths
+	Release   string           // of this program, which the other members show
 
 	Links      *Links // nil: this member is a witness
 	Replicator *Replicator
@@ -146,6 +147,7 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 		t.Silence = max(c.Suspect/pathsOfSuspect, leastSilence)
 	}
 	t.Group, t.Self, t.Listen, t.Further, t.Log, t.Received, t.Lost = c.Group, c.Self, c.Listen, c.Further, c.Logger, d.received, d.processLost
+	t.Release = c.Release
 	if d.transport, err = transport.Open(t, nil); err != nil {
 		return nil, err
 	}
@@ -169,14 +171,16 @@ type State struct {
 	Refused   uint64        // members that asked for records and got none
 	Standings []Standing    // of all members, as this one knows them
 	Transport transport.Stats
-	Waits     bool        // for other members, before it votes for the first time
-	Paths     []PathState // over which the leader's records come, if there are several, in the order of preference
+	Waits     bool              // for other members, before it votes for the first time
+	Paths     []PathState       // over which the leader's records come, if there are several, in the order of preference
+	Releases  map[uint32]string // of this member, and of those that say so
 }
 
 // State returns what the member does.
 func (d *Driver) State() State {
 	s := *d.shown.Load()
 	s.Transport, s.Untaken, s.Refused, s.Paths, s.Waits = d.transport.Stats(), d.untaken.Load(), d.refused.Load(), d.ways.states(), d.waits.Load()
+	s.Releases = d.transport.Releases()
 	return s
 }
 

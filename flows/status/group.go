@@ -61,4 +61,7 @@ type Member struct {
 	// PathMode is that of its configuration, if there are several paths and a link to it. It should be that of the group
 	// here. The leader knows that of its followers, and these know that of the leader.
 	PathMode string `json:"path_mode,omitempty"`
+	// Version is that of its program. The leader knows those of all members that it hears, and each member that of the
+	// leader. Empty: this one has not heard it, or the member is of a release that does not say it.
+	Version string `json:"version,omitempty"`
 }

@@ -2,12 +2,16 @@
 package group
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -52,6 +56,8 @@ type group struct {
 	secret *authority.Authority
 	mounts bool     // each member has a disk of its own
 	boots  []string // by member: a program that starts the daemon; empty: the daemon itself
+	builds []string // by member: the daemon of a build; empty: program
+	append string   // the program of clients; empty: flowTest
 }
 
 // newGroup starts three daemons.
@@ -165,10 +171,13 @@ func (g *group) place(i int) string {
 
 // program returns the program that starts a member.
 func (g *group) program(i int) string {
-	if g.boots == nil {
-		return program
+	switch {
+	case g.boots != nil:
+		return g.boots[i]
+	case g.builds != nil:
+		return g.builds[i]
 	}
-	return g.boots[i]
+	return program
 }
 
 func (g *group) issue(name string, end int) (certificate, key string) {
@@ -203,7 +212,7 @@ func (g *group) load() {
 	e := g.ends[members]
 	certificate, key := g.issue("client", members)
 	g.count += perClient
-	g.client = daemon.StartClient(g.T, flowTest, e, "append", "-tls", strings.Join([]string{certificate, key, g.secret.File()}, ","), "-device", "roce:"+e.Ifname, "-ordinary", "-receive-ring", "512", "-to", strings.Join(to, ","),
+	g.client = daemon.StartClient(g.T, cmp.Or(g.append, flowTest), e, "append", "-tls", strings.Join([]string{certificate, key, g.secret.File()}, ","), "-device", "roce:"+e.Ifname, "-ordinary", "-receive-ring", "512", "-to", strings.Join(to, ","),
 		"-flow", "orders", "-count", fmt.Sprint(perClient), "-rate", fmt.Sprint(rate), "-gaps", gaps.String(), "-timeout", "20m")
 }
 
@@ -280,10 +289,11 @@ func (g *group) together() {
 	})
 }
 
-// shown checks that all members show the same leader to people and to Prometheus.
+// shown checks that all members show the same leader to people and to Prometheus, and the leader all versions.
 func (g *group) shown() {
 	g.Helper()
 	last, epoch := g.leader(-1, 0)
+	g.versions(last, g.version(program))
 	for i, d := range g.now {
 		text, err := d.Control("status")
 		if want := fmt.Sprintf("m%d leads epoch %d", last+1, epoch); err != nil || !strings.Contains(text, want) {
@@ -298,6 +308,37 @@ func (g *group) shown() {
 			g.Errorf("the metrics of member %d have no %s (%v):\n%s", i+1, line, err, page)
 		}
 	}
+}
+
+// version returns that of a program.
+func (g *group) version(program string) string {
+	g.Helper()
+	out, err := g.ends[0].Command(program, "version", "--json").Output()
+	var v struct{ Version string }
+	if err = errors.Join(err, json.Unmarshal(out, &v)); err != nil {
+		g.Fatalf("version: %v\n%s", err, out)
+	}
+	return v.Version
+}
+
+// versions waits until a leader shows these versions of the members: one for all, or one each. It returns what it shows.
+func (g *group) versions(leader int, want ...string) (shown string) {
+	g.Helper()
+	testenv.Wait(g.T, testenv.Within(20*time.Second), "the leader to show the versions", func() bool {
+		text, err := exec.Command(program, "group", "status", "orders", "--socket", g.now[leader].Socket).CombinedOutput()
+		if err != nil {
+			return false
+		}
+		for i := range members {
+			line := regexp.MustCompile(fmt.Sprintf(`(?m)^m%d .* %s$`, i+1, regexp.QuoteMeta(want[i%len(want)])))
+			if !line.Match(text) {
+				return false
+			}
+		}
+		shown = string(text)
+		return true
+	})
+	return shown
 }
 
 // compare checks that each log has every message once, and that all logs are equal.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -50,6 +51,8 @@ type Config struct {
 	// again; 0: until TCP gives up. After a network was cut, TCP waits about as long as the cut lasted
 	// before it sends again, and a new connection does not.
 	Silence time.Duration
+	// Release is that of this program, which the other members show: up to 63 characters.
+	Release string
 	// Received is called for each message, on a goroutine of its sender's connection. The message belongs
 	// to the callee.
 	Received func(group.Message)
@@ -79,6 +82,7 @@ const (
 // Transport is one member's connections. Any goroutine may call its methods.
 type Transport struct {
 	config    Config
+	release   []byte // the field with Config.Release
 	listeners []net.Listener
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -88,6 +92,8 @@ type Transport struct {
 	peers map[uint32]*peer
 	conns map[net.Conn]uint32      // that others dialed; 0: no hello yet. Those that this side ends are removed
 	early *addrlimit.Set[net.Conn] // those of conns without a hello
+	// releases are those that members say over their present connections.
+	releases map[uint32]string
 
 	logged atomic.Int64 // when a refusal was last logged
 
@@ -108,7 +114,7 @@ func Open(c Config, peers []Peer) (*Transport, error) {
 	if len(c.Group) > maxName {
 		return nil, fmt.Errorf("the group's name %q is longer than %d bytes", c.Group, maxName)
 	}
-	t := &Transport{config: c, peers: map[uint32]*peer{}, conns: map[net.Conn]uint32{}, early: addrlimit.New[net.Conn](maxEarly, maxEarlyOfHost)}
+	t := &Transport{config: c, release: fieldOf(c.Release), peers: map[uint32]*peer{}, releases: map[uint32]string{}, conns: map[net.Conn]uint32{}, early: addrlimit.New[net.Conn](maxEarly, maxEarlyOfHost)}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for _, at := range append([]string{c.Listen}, c.Further...) {
 		l, err := netdev.Listen(t.ctx, &net.ListenConfig{}, at)
@@ -216,6 +222,9 @@ func (t *Transport) Send(m *group.Message) {
 		return
 	}
 	b, err := appendMessage(make([]byte, frameHeader, 256), m)
+	if m.Kind == group.KindElection {
+		b = append(b, t.release...)
+	}
 	if err != nil || len(b) > maxFrame+frameHeader {
 		t.stats.dropped.Add(1)
 		t.config.Log.Error("a message to a member of the group cannot be sent", "member", m.To, "bytes", len(b), "err", err)
@@ -418,6 +427,9 @@ func (t *Transport) serve(conn net.Conn) {
 	t.mu.Lock()
 	_, has := t.conns[conn]
 	delete(t.conns, conn)
+	if has {
+		delete(t.releases, from)
+	}
 	t.mu.Unlock()
 	switch {
 	case t.ctx.Err() != nil:
@@ -476,7 +488,7 @@ func (t *Transport) listen(raw net.Conn) (from uint32, err error) {
 		return 0, err
 	}
 	_ = conn.SetDeadline(time.Time{})
-	return theirs.from, t.receive(conn, theirs.from)
+	return theirs.from, t.receive(raw, conn, theirs.from)
 }
 
 // admit checks the hello of a peer whose certificate has a name. The peer's older connections end.
@@ -502,10 +514,11 @@ func (t *Transport) admit(raw net.Conn, h *hello, name string) error {
 	return nil
 }
 
-// receive passes messages on until the connection ends.
-func (t *Transport) receive(conn net.Conn, from uint32) error {
+// receive passes the messages of a connection on until it ends. conn is raw, or the TLS connection over it.
+func (t *Transport) receive(raw, conn net.Conn, from uint32) error {
 	in := bufio.NewReaderSize(conn, 16<<10)
 	var buffer []byte
+	var release string
 	for {
 		var err error
 		if buffer, err = readFrame(in, buffer, maxFrame); err != nil {
@@ -516,9 +529,33 @@ func (t *Transport) receive(conn net.Conn, from uint32) error {
 			return err
 		}
 		m.From, m.To = from, t.config.Self
+		if m.Kind == group.KindElection {
+			if now := takeRelease(m.Election); now != release {
+				release = now
+				t.hear(raw, from, release)
+			}
+		}
 		t.stats.received.Add(1)
 		t.config.Received(m)
 	}
+}
+
+// hear keeps which release a member says that it is of, unless the member has dialed again since.
+func (t *Transport) hear(raw net.Conn, member uint32, release string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conns[raw] == member {
+		t.releases[member] = release
+	}
+}
+
+// Releases returns which releases the members are of that are connected and say so, and that of this one.
+func (t *Transport) Releases() map[uint32]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := maps.Clone(t.releases)
+	all[t.config.Self] = t.config.Release
+	return all
 }
 
 // Stats are counters since the transport was opened.
