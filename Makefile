@@ -58,9 +58,11 @@ generate: ## make the generated files again (eBPF objects, rules of alerts, page
 	go generate ./...
 	go test ./cmd/unifiedd/internal/reference ./cmd/unifiedd -run '^(TestPages|TestCommandLinePage)$$' -update
 
-release: ## say when each long suite last passed, refuse if one must run again, and make packages and images
+release: ## say when each long suite last passed, refuse if one must run again, and make packages, images, a bill of materials and checksums in build/release
 	@scripts/long.sh --release
-	@$(MAKE) -s packages image
+	$(SETUP) packages
+	@rm -rf build/release
+	@go -C packaging run ./packages -release -root .. -out $(CURDIR)/build/release -arch $(ARCH) -version "$(VERSION)"
 
 packages: ## deb and rpm packages for ARCH (amd64,arm64) in build/packages, the same bytes each time
 	$(SETUP) packages

@@ -171,3 +171,27 @@ func anchors(text string) (all []string) {
 	}
 	return all
 }
+
+// TestChangelog: a release has at most 15 lines, none longer than 200 characters, so that people read them.
+func TestChangelog(t *testing.T) {
+	release, lines := "", map[string]int{}
+	for line := range strings.Lines(readTree(t, "CHANGELOG.md")) {
+		line = strings.TrimSpace(line)
+		if name, is := strings.CutPrefix(line, "## "); is {
+			release = name
+			continue
+		}
+		if release == "" || line == "" {
+			continue
+		}
+		if lines[release]++; lines[release] == 16 {
+			t.Errorf("%s has more than 15 lines", release)
+		}
+		if len(line) > 200 {
+			t.Errorf("%s has a line of %d characters: %.60s", release, len(line), line)
+		}
+	}
+	if lines["[0.1.0]"] == 0 {
+		t.Errorf("the releases are %v, without 0.1.0", lines)
+	}
+}

@@ -42,6 +42,18 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// TestProfile: the profile for containers is that of the list.
+func TestProfile(t *testing.T) {
+	want, err := Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../packaging/seccomp.json")
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("packaging/seccomp.json is not what the list gives: make generate, and commit the result (%v)", err)
+	}
+}
+
 // TestUnitExposure: systemd's exposure rating of the unit is the one in SECURITY.md.
 func TestUnitExposure(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")

@@ -34,6 +34,9 @@ func isImage(format string) bool { return format == imageStatic || format == ima
 // libraries are the Debian packages in the image with RDMA.
 const libraries = "packaging/apt-image.txt"
 
+// licenseExpression is the license of the project's own programs, as SPDX writes it.
+const licenseExpression = "Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)"
+
 // owner is the user and group of everything in an image.
 const owner = 0
 
@@ -140,7 +143,7 @@ func (s *source) image(arch string, lists ...[]item) (v1.Image, error) {
 		Volumes: map[string]struct{}{"/var/lib/unifiedd": {}}, StopSignal: "SIGTERM",
 		Labels: map[string]string{
 			"org.opencontainers.image.title": "unifiedd", "org.opencontainers.image.version": s.version,
-			"org.opencontainers.image.source": "https://github.com/unifiedd/unifiedd", "org.opencontainers.image.licenses": "Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)",
+			"org.opencontainers.image.source": "https://github.com/unifiedd/unifiedd", "org.opencontainers.image.licenses": licenseExpression,
 		},
 	}
 	return mutate.ConfigFile(image, file)
@@ -210,6 +213,12 @@ func (s *source) unpackLibraries(dir string) (all []item, err error) {
 		if out, err := exec.Command("dpkg-deb", "-x", deb, root).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("unpack %s: %w\n%s", deb, err, out)
 		}
+		about, err := s.output("dpkg-deb", "--show", "--showformat=${Package} ${Version} ${Architecture}", deb)
+		if err != nil {
+			return nil, err
+		}
+		f := strings.Fields(about)
+		s.shipped = append(s.shipped, debianPackage{f[0], f[1], f[2]})
 	}
 	if err != nil {
 		return nil, err

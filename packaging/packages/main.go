@@ -25,6 +25,7 @@ func main() {
 	flag.StringVar(&o.version, "version", "", "`VERSION` as git describe prints it")
 	arches := flag.String("arch", "amd64,arm64", "`ARCHITECTURES`, by their names in Go")
 	formats := flag.String("format", "deb,rpm", "`FORMATS`: deb and rpm, or image and image-verbs, which go into one OCI layout")
+	flag.BoolVar(&o.release, "release", false, "make a release: all formats, each image as an archive, a list of what is in them (CycloneDX), and checksums")
 	flag.Parse()
 	o.arches, o.formats = strings.Split(*arches, ","), strings.Split(*formats, ",")
 	names, err := run(o)
@@ -41,6 +42,7 @@ func main() {
 type options struct {
 	root, out, version string
 	arches, formats    []string
+	release            bool
 }
 
 // run builds the packages and returns their paths.
@@ -60,35 +62,45 @@ func run(o options) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if isImage(o.formats[0]) {
+	switch {
+	case o.release:
+		return s.release(o, work)
+	case isImage(o.formats[0]):
 		return s.images(o, work)
 	}
+	names, _, err = s.packages(o, work)
+	return names, err
+}
+
+// packages builds the packages, and returns their paths and the directories of the programs in them.
+func (s *source) packages(o options, work string) (names, bins []string, err error) {
 	native := filepath.Join(work, runtime.GOARCH) // also where no package for it is wanted: it prints the pages
 	if err := s.compile(runtime.GOARCH, native); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p := pages{source: s, bin: native, dir: filepath.Join(work, "pages")}
 	if err := p.make(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, arch := range o.arches {
 		bin := filepath.Join(work, arch)
 		if bin != native {
 			if err := s.compile(arch, bin); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
+		bins = append(bins, bin)
 		licenses, err := s.licenses(bin)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, format := range o.formats {
 			name, err := write(layout{source: s, arch: arch, format: format, bin: bin, pages: p, licenses: licenses, work: filepath.Join(work, arch+format)}, o.out)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			names = append(names, name)
 		}
 	}
-	return names, nil
+	return names, bins, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -21,53 +20,6 @@ func long(t *testing.T) {
 	}
 	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root: run it with sudo")
-	}
-}
-
-// TestSameBytesElsewhere: packages for all architectures that are made from a copy of the tree, with a build
-// cache of its own, have the same bytes.
-func TestSameBytesElsewhere(t *testing.T) {
-	long(t)
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := options{root: root, out: t.TempDir(), version: "1.2.3", arches: []string{"amd64", "arm64"}, formats: []string{"deb", "rpm"}}
-	a, err := run(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newSource(root, "1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := first
-	second.root, second.out = filepath.Join(t.TempDir(), "another", "place"), t.TempDir()
-	copyTree(t, root, second.root)
-	t.Setenv("GOCACHE", t.TempDir())
-	t.Setenv("TZ", "Pacific/Chatham")
-	t.Setenv("LC_ALL", "C")
-	t.Setenv("SOURCE_DATE_EPOCH", fmt.Sprint(s.at.Unix()))
-	b, err := run(second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(a) != 4 || len(b) != 4 {
-		t.Fatalf("%d and %d packages, want 4", len(a), len(b))
-	}
-	for i := range a {
-		x, errX := os.ReadFile(a[i])
-		y, errY := os.ReadFile(b[i])
-		if errX != nil || errY != nil || filepath.Base(a[i]) != filepath.Base(b[i]) || !bytes.Equal(x, y) {
-			t.Errorf("%s and %s differ: %v, %v", a[i], b[i], errX, errY)
-		}
-		if arm := strings.Contains(a[i], "arm64") || strings.Contains(a[i], "aarch64"); arm && strings.HasSuffix(a[i], ".deb") {
-			dir := t.TempDir()
-			output(t, "dpkg-deb", "-x", a[i], dir)
-			if kind := output(t, "file", "-b", filepath.Join(dir, "usr/bin/unifiedd")); !strings.Contains(kind, "aarch64") {
-				t.Errorf("the program for arm64 is %s", kind)
-			}
-		}
 	}
 }
 

@@ -23,6 +23,7 @@ type source struct {
 	stamp   string // the version that programs print
 	version string // the version of the packages, which begins with a digit
 	at      time.Time
+	shipped []debianPackage // in images that were made
 }
 
 // release matches what git describe prints for a tree with a tag of a version.
