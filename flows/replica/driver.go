@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +148,7 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 		t.Silence = max(c.Suspect/pathsOfSuspect, leastSilence)
 	}
 	t.Group, t.Self, t.Listen, t.Further, t.Log, t.Received, t.Lost = c.Group, c.Self, c.Listen, c.Further, c.Logger, d.received, d.processLost
-	t.Release = c.Release
+	t.Release = cmp.Or(c.Release, "devel") // one that says nothing counts as older
 	if d.transport, err = transport.Open(t, nil); err != nil {
 		return nil, err
 	}

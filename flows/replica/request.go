@@ -50,6 +50,8 @@ func (r *request) ask() (done bool, err error) {
 	switch {
 	case m.To == 0 && !r.asked:
 		return false, &NotLeaderError{}
+	case d.transport.Older(m.To): // it would end the connection
+		return false, &RefusedError{m.To, "it is of an older release, which takes this only from its own operator: run the command on that member"}
 	case m.To != 0 && m.To != d.config.Self: // else the next leader is asked, or this member is about to lead
 		r.asked = true
 		d.transport.Send(m)

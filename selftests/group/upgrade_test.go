@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,9 +103,27 @@ func (g *group) exchange(who, leader int, epoch uint64, to string, says map[stri
 		}
 		g.Logf("group status:\n%s", g.versions(now, want...))
 	}
+	for i, build := range g.builds {
+		if build == program && says[g.builds[now]] == "-" {
+			g.asksOlder(i, now)
+		}
+	}
 	gap := time.Duration(0)
 	for _, one := range g.heardGaps()[seen:] {
 		gap = max(gap, one)
 	}
 	g.Logf("member %d, the %s, is of %s now: the longest gap is %v", who+1, role, g.version(to), gap)
+}
+
+// asksOlder asks a member of this build for what only its leader knows, which is of a build that takes no such requests. The
+// answer says so, and the connection between the two stays.
+func (g *group) asksOlder(i, leader int) {
+	g.Helper()
+	text, err := exec.Command(program, "group", "status", "orders", "--socket", g.now[i].Socket).CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "older release") {
+		g.Errorf("member %d says of its older leader (%v):\n%s", i+1, err, text)
+	}
+	if strings.Contains(g.now[leader].Log.String(), "malformed") {
+		g.Errorf("the older leader gets what it does not know:\n%s", g.now[leader].Log)
+	}
 }

@@ -34,7 +34,7 @@ func TestReleases(t *testing.T) {
 		}
 	}
 	join(a, b)
-	if got := b.Releases(); got[1] != "1.2.3" || got[2] != "" {
+	if got := b.Releases(); got[1] != "1.2.3" || got[2] != "" || b.Older(1) {
 		t.Errorf("member 2 knows %v", got)
 	}
 	if got := a.Releases(); got[1] != "1.2.3" || got[2] != "" {
@@ -42,12 +42,12 @@ func TestReleases(t *testing.T) {
 	}
 	testenv.Must(t, a.Close())
 	<-b.lost
-	if got := b.Releases(); got[1] != "" {
+	if got := b.Releases(); got[1] != "" || b.Older(1) {
 		t.Errorf("member 1 is gone, and member 2 knows %v", got)
 	}
 	older := open(t, Config{Self: 1})
 	join(older, b)
-	if got := b.Releases(); got[1] != "" {
+	if got := b.Releases(); got[1] != "" || !b.Older(1) {
 		t.Errorf("member 1 says nothing now, and member 2 knows %v", got)
 	}
 }

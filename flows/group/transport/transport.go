@@ -92,7 +92,7 @@ type Transport struct {
 	peers map[uint32]*peer
 	conns map[net.Conn]uint32      // that others dialed; 0: no hello yet. Those that this side ends are removed
 	early *addrlimit.Set[net.Conn] // those of conns without a hello
-	// releases are those that members say over their present connections.
+	// releases are those that members say over their present connections; empty: of one that says none.
 	releases map[uint32]string
 
 	logged atomic.Int64 // when a refusal was last logged
@@ -518,7 +518,7 @@ func (t *Transport) admit(raw net.Conn, h *hello, name string) error {
 func (t *Transport) receive(raw, conn net.Conn, from uint32) error {
 	in := bufio.NewReaderSize(conn, 16<<10)
 	var buffer []byte
-	var release string
+	release, said := "", false
 	for {
 		var err error
 		if buffer, err = readFrame(in, buffer, maxFrame); err != nil {
@@ -530,8 +530,8 @@ func (t *Transport) receive(raw, conn net.Conn, from uint32) error {
 		}
 		m.From, m.To = from, t.config.Self
 		if m.Kind == group.KindElection {
-			if now := takeRelease(m.Election); now != release {
-				release = now
+			if now := takeRelease(m.Election); now != release || !said {
+				release, said = now, true
 				t.hear(raw, from, release)
 			}
 		}
@@ -556,6 +556,14 @@ func (t *Transport) Releases() map[uint32]string {
 	all := maps.Clone(t.releases)
 	all[t.config.Self] = t.config.Release
 	return all
+}
+
+// Older reports whether a member says no release: it does not know what was added since.
+func (t *Transport) Older(member uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	release, said := t.releases[member]
+	return said && release == ""
 }
 
 // Stats are counters since the transport was opened.
