@@ -172,9 +172,6 @@ func (t *Commits) Safe(member uint32, position uint64) uint64 {
 	return t.advance()
 }
 
-// At returns the position up to which a member has all records, as Safe has said it last.
-func (t *Commits) At(member uint32) uint64 { return uint64(t.safe[uint64(member)]) }
-
 // Committed returns the committed position.
 func (t *Commits) Committed() uint64 { return t.committed }
 

@@ -40,7 +40,6 @@ type Source struct {
 	epoch     uint64 // that it leads
 	first     uint64 // position of the record that began the epoch
 	opened    bool   // clients may append
-	paused    bool   // nothing is taken from them: see replica.Log
 	polled    bool   // the links were polled in this round
 	kicked    bool   // and the clients have their acknowledgements
 	err       *pipeline.FirstError
@@ -57,12 +56,7 @@ func (s *Source) Returned() *umem.FreeList { return s.links.Returned() }
 
 // LimitPositions limits the messages of clients: room returns how many may follow a position.
 func (s *Source) LimitPositions(room func(position uint64) int) {
-	s.clients.LimitPositions(func(position uint64) int {
-		if s.paused {
-			return 0
-		}
-		return min(room(position), s.links.Places())
-	})
+	s.clients.LimitPositions(func(position uint64) int { return min(room(position), s.links.Places()) })
 	s.clients.AcknowledgeUpTo(s.safe, nil)
 	s.room = room
 }
@@ -274,22 +268,19 @@ func (l *log) Begin(epoch uint64, c *group.Config) (bool, error) {
 	side.Stamp, side.Clock = uint64(time.Now().UnixNano()), umem.SystemClock
 	s.links.Begin(position)
 	s.replicator.Lead(epoch, position, c)
-	s.leads, s.paused, s.epoch, s.first = true, false, epoch, position
+	s.leads, s.epoch, s.first = true, epoch, position
 	s.begun.Store(epoch)
 	s.seat.changed.tell()
 	s.batch.Frames[0], s.batch.Len = f[0], 1
 	return true, nil
 }
 
-// Pause implements replica.Log.
-func (l *log) Pause(on bool) { l.paused = on }
-
 // StepDown ends the connections of clients. It implements replica.Log.
 func (l *log) StepDown() {
 	s := l.Source
 	s.open.Store(false)
 	s.begun.Store(0)
-	s.leads, s.opened, s.paused = false, false, false
+	s.leads, s.opened = false, false
 	s.clients.StepDown()
 }
 

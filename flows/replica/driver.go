@@ -33,8 +33,6 @@ type Log interface {
 	// Begin appends the record that begins an epoch, at the next position, and calls Replicator.Lead. ok is
 	// false if there is no room now.
 	Begin(epoch uint64, c *group.Config) (ok bool, err error)
-	// Pause makes the leader take nothing from clients, or take it again. StepDown and Begin end a pause.
-	Pause(on bool)
 	// StepDown ends the connections of clients. Messages that are not acknowledged stay so.
 	StepDown()
 }
@@ -101,8 +99,7 @@ type Driver struct {
 	silence    time.Duration
 	silent     silent
 	disks      disks
-	ceding     ceding
-	complete   chan struct{}             // the member that is to lead has all records
+	handing    handing
 	standings  []Standing                // replaced, never changed
 	modes      map[uint32]PathMode       // of the members, as compareModes saw them last
 	confirms   map[uint64]chan struct{}  // by number: closed when this member led at that time
@@ -123,7 +120,7 @@ func (e *CutError) Error() string {
 
 // OpenDriver listens for the other members. Run does the rest.
 func OpenDriver(c DriverConfig) (*Driver, error) {
-	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}, requests: map[uint64]*group.Message{}, serial: uint64(time.Now().UnixNano()), modes: map[uint32]PathMode{}, complete: make(chan struct{}, 1), ways: newWays(0)}
+	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}, requests: map[uint64]*group.Message{}, serial: uint64(time.Now().UnixNano()), modes: map[uint32]PathMode{}, ways: newWays(0)}
 	if c.Links != nil {
 		d.ways = newWays(len(c.Links.paths))
 	}
@@ -322,8 +319,6 @@ func (d *Driver) Run(ctx context.Context) error {
 			d.step(&m)
 		case f := <-d.calls:
 			f()
-		case <-d.complete:
-			d.askToLead(time.Now())
 		case <-tick.C:
 		}
 		now := time.Now()
@@ -333,7 +328,6 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 		last = now
 		d.detect(now)
-		d.goOnCeding(now)
 		if err := d.keep(now); err != nil {
 			return err
 		}

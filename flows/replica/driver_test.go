@@ -153,8 +153,6 @@ func (m *member) Begin(epoch uint64, c *group.Config) (bool, error) {
 // StepDown implements Log.
 func (m *member) StepDown() {}
 
-func (m *member) Pause(bool) {}
-
 // leader returns the member that takes records, once there is one.
 func leader(t *testing.T, all []*member, but *member) (found *member) {
 	t.Helper()

@@ -126,7 +126,7 @@ func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 			r.asked = r.asked || epoch > before // the next leader is being elected
 			return r.ask()
 		}
-		return false, d.cede(to)
+		return false, d.handOver(to)
 	}
 	err := d.poll(ctx, over)
 	if errors.Is(err, errClosed) { // the old leader had records that the new one lacks, so its flow begins again
@@ -135,6 +135,25 @@ func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 		}
 	}
 	return err
+}
+
+// handing is a hand-over that this leader has begun.
+type handing struct {
+	epoch uint64
+	to    uint32
+}
+
+// handOver tells another voter to lead. It may do so again and again: raft tells it once, and gives up after ten ticks. The
+// error says why that member cannot lead. Later it may be away because it asks for votes.
+func (d *Driver) handOver(to uint32) error {
+	if now := (handing{d.member.Epoch(), to}); d.handing != now {
+		if err := d.mayTransfer(to); err != nil {
+			return err
+		}
+		d.handing = now
+	}
+	d.member.Transfer(to)
+	return nil
 }
 
 // mayTransfer reports why this leader cannot hand over to a member.

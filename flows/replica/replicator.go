@@ -30,9 +30,6 @@ type Replicator struct {
 	onShow   func() // is called when it has changed; nil: nobody asks
 	showed   time.Time
 	stopping bool // each change is shown at once
-
-	awaited  uint32          // member whose records the leader waits for; 0: none
-	complete chan<- struct{} // gets a value when that one has all of them
 }
 
 // Shown returns the log as the last Round has left it; its Committed is as far as readers may go. Any goroutine may call it; the result does not
@@ -128,7 +125,7 @@ func (r *Replicator) StepDown() {
 	if r.commits != nil {
 		r.fenced.Add(r.log.End.Position - min(r.others, r.log.End.Position))
 	}
-	r.commits, r.until, r.awaited = nil, 0, 0
+	r.commits, r.until = nil, 0
 }
 
 // Follow says with which records a recovering follower is complete.
@@ -138,23 +135,6 @@ func (r *Replicator) Follow(until uint64) { r.until = until }
 func (r *Replicator) Configure(c *group.Config) {
 	if r.commits != nil {
 		r.commits.Configure(c)
-	}
-}
-
-// await says when a member has all records of this leader. 0: it does not wait any more.
-func (r *Replicator) await(member uint32, complete chan<- struct{}) {
-	r.awaited, r.complete = member, complete
-	r.checkAwaited()
-}
-
-func (r *Replicator) checkAwaited() {
-	if r.awaited == 0 || r.commits == nil || r.commits.At(r.awaited) < r.log.End.Position {
-		return
-	}
-	r.awaited = 0
-	select {
-	case r.complete <- struct{}{}:
-	default:
 	}
 }
 
@@ -177,7 +157,6 @@ func (r *Replicator) Round(written, durable uint64) uint64 {
 		r.log.Committed = r.commits.Safe(r.self, r.position(&r.safe))
 		r.disks[r.self] = r.onDisk(&r.safe)
 		r.links.Commit(r.log.Committed)
-		r.checkAwaited()
 	}
 	r.recover()
 	// Others may have committed records that this member's disk may lose. A reader of its log does not get those: after a

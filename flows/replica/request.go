@@ -104,7 +104,7 @@ func (d *Driver) operate(m *group.Message) {
 			reply.Members = append(reply.Members, group.Progressed{Member: s.Number, Away: s.Away, Safe: s.Safe})
 		}
 	case group.RequestTransfer:
-		err = d.cede(m.Add)
+		err = d.handOver(m.Add)
 	case group.RequestChange:
 		done, err = d.change(m.Add, m.Remove)
 	}
