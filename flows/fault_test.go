@@ -18,12 +18,16 @@ func interfaceDown(t *testing.T, from string) {
 	c.start(t)
 	c.capture(t, 100)
 	c.B.SetDown(t)
-	c.becomes(t, status.Waiting, c.B.Ifname, "down", "ip link set "+c.B.Ifname+" up")
+	if s := c.becomes(t, status.Waiting, c.B.Ifname, "down", "ip link set "+c.B.Ifname+" up"); s.Cause != status.InterfaceDown {
+		t.Errorf("the cause is %q", s.Cause)
+	}
 	if not := c.daemon.Unready(); len(not) != 1 || not[0].Name != "ill" || not[0].State != status.Waiting {
 		t.Errorf("not ready: %+v", not)
 	}
 	c.B.SetUp(t)
-	c.becomes(t, status.Running)
+	if s := c.becomes(t, status.Running); s.Cause != "" {
+		t.Errorf("the cause is still %q", s.Cause)
+	}
 	c.capture(t, 100)
 	testenv.Check(t, c.ill.Stop())
 	inSequence(t, c.illFiles(t), 0, 200)
@@ -42,8 +46,8 @@ func interfaceRemoved(t *testing.T, from string) {
 	c.capture(t, 100)
 	c.A.Delete(t)
 	s := c.becomes(t, status.Failed, c.B.Ifname, gone.Error())
-	if s.Durable.Packets != 100 || s.Dropped["write_failed"] != 0 {
-		t.Errorf("what had come before is not kept: %+v", s)
+	if s.Durable.Packets != 100 || s.Dropped["write_failed"] != 0 || s.Cause != status.InterfaceGone {
+		t.Errorf("what had come before is not kept, or the cause is another: %+v", s)
 	}
 	inSequence(t, c.illFiles(t), 0, 100)
 	err := c.try(t)

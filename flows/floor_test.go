@@ -85,8 +85,8 @@ func TestFloor(t *testing.T) {
 		ballast = takeRoom(t, l.dir, segment)
 		return s.State == status.Waiting && s.Floor.Paused > 0
 	})
-	if !strings.Contains(s.Error, "keep_free") || !strings.Contains(s.Error, "16MiB") {
-		t.Errorf("it says %q", s.Error)
+	if !strings.Contains(s.Error, "keep_free") || !strings.Contains(s.Error, "16MiB") || s.Cause != status.DiskFull || s.Floor.Size < s.Floor.Free {
+		t.Errorf("it says %q, %q, %+v", s.Error, s.Cause, s.Floor)
 	}
 	segments, written := s.Segments, s.DiskBytes
 	time.Sleep(300 * time.Millisecond)

@@ -20,13 +20,13 @@ func (f *Flow) Status() status.Flow {
 	if r != nil && f.run == nil { // it ended meanwhile, and has counted what it lost
 		s = f.last
 	}
-	s.State, s.Since, s.Error = f.state, f.since, ""
+	s.State, s.Since, s.Error, s.Cause = f.state, f.since, "", ""
 	s.Restarts, s.NextStart = f.begun, time.Time{}
 	if f.again != nil {
 		s.NextStart = f.again.next
 	}
 	if f.err != nil {
-		s.Error = f.err.Error()
+		s.Error, s.Cause = f.err.Error(), causeOf(f.err)
 	}
 	if f.run != nil {
 		s.PPS, s.BPS = f.rate.pps, f.rate.bps

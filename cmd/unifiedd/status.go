@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
@@ -230,8 +231,8 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  offered\t%d packets: %d received, %d waiting\n", f.Offered, f.Packets, f.Waiting)
 	fmt.Fprintf(w, "  to the kernel\t%s\n", nonzero(f.Passed))
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
-	if f.Dropped["lost_ring_full"]+f.Dropped["lost_no_frames"] > 0 && f.Stalls == 0 && (f.Level == nil || f.Level.Pauses == 0) {
-		fmt.Fprintf(w, "  \tthe worker came too late to the rings, while there were frames: use a larger from.ring than %d, or a shorter sleep\n", f.Ring)
+	for _, l := range finding.Losses(f) {
+		fmt.Fprintf(w, "  \t%s: %s: %s\n", l.Reason, l.Why, l.Remedy)
 	}
 }
 
@@ -273,7 +274,7 @@ func printStorage(w io.Writer, f *status.Flow) {
 	if r := f.Floor; r != nil {
 		fmt.Fprintf(w, "  room\t%d bytes are free, and %d (%s) stay so; nothing could be written %d times, %.1f s in all\n", r.Free, r.Bytes, r.KeepFree, r.Pauses, r.Paused)
 		if r.Free < r.Bytes {
-			fmt.Fprintf(w, "  \tno segment is begun with less room: make room on the disk, keep fewer segments, or lower to.keep_free\n")
+			fmt.Fprintf(w, "  \tno segment is begun with less room: %s\n", finding.RemedyFull)
 		}
 	}
 	if n := f.Removed["keep"] + f.Removed["keep_free"]; n > 0 {

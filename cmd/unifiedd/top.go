@@ -23,8 +23,8 @@ func newTop() *cobra.Command {
 		Short: "Watch the flows of the running daemon",
 		Long: `Show in a terminal what the running daemon does, renewed every second: its flows by
 rate, loss or latency, the frames of the region by owner, and what needs attention most.
-Enter shows a flow in detail. It is what the status page shows; 'unifiedd status' has
-more.`,
+Enter shows a flow in detail, and f all findings. It is what the status page shows;
+'unifiedd status' has more.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runTop(c.Context(), c.InOrStdin(), c.OutOrStdout(), socket)

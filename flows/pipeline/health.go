@@ -17,6 +17,19 @@ type Health struct {
 // within milliseconds, and the kernel gives up on them after 30 s.
 const stallTimeout = 5 * time.Second
 
+// SilentError is the error of a disk that has operations to do and completes none.
+type SilentError struct {
+	Disk       string
+	Quiet      time.Duration
+	Operations uint64 // in flight
+	Meanwhile  string // what happens in the flow until the disk answers
+}
+
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("%s has completed nothing for %v and has %d operations to do (the kernel's log may say more; until it answers %s)",
+		e.Disk, e.Quiet.Round(time.Second), e.Operations, e.Meanwhile)
+}
+
 // Check returns an error for a disk that has been silent for too long. meanwhile says what happens in the
 // flow until the disk answers.
 func (s *Health) Check(now time.Time, to, meanwhile string, st nvme.Stats) error {
@@ -28,6 +41,5 @@ func (s *Health) Check(now time.Time, to, meanwhile string, st nvme.Stats) error
 	if quiet < stallTimeout {
 		return nil
 	}
-	return fmt.Errorf("%s has completed nothing for %v and has %d operations to do (the kernel's log may say more; until it answers %s)",
-		to, quiet.Round(time.Second), st.InFlight, meanwhile)
+	return &SilentError{to, quiet, uint64(st.InFlight), meanwhile}
 }

@@ -23,6 +23,7 @@ type freeSpace struct {
 	dir  string
 	dev  uint64 // device number of the file system
 
+	size         atomic.Uint64   // bytes of the file system
 	free         atomic.Uint64   // bytes when last measured
 	reserve      atomic.Uint64   // bytes to keep free
 	isShort      atomic.Bool     // no space for the next segment or extension
@@ -76,6 +77,7 @@ func (f *freeSpace) measure() (above int64, err error) {
 	if st.Blocks == 0 && f.keep == config.DefaultRoom { // the file system does not say
 		return math.MaxInt64, nil
 	}
+	f.size.Store(st.Blocks * uint64(st.Bsize))
 	f.free.Store(free)
 	f.reserve.Store(least)
 	return int64(free) - int64(least), nil
@@ -112,7 +114,7 @@ func (f *freeSpace) status() *status.FreeSpace {
 		return nil
 	}
 	return &status.FreeSpace{
-		KeepFree: f.keep.String(), Bytes: f.reserve.Load(), Free: f.free.Load(),
+		KeepFree: f.keep.String(), Bytes: f.reserve.Load(), Free: f.free.Load(), Size: f.size.Load(),
 		Pauses: f.waits.Load(), Paused: float64(f.waited.Load()) / 1e9,
 	}
 }

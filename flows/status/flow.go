@@ -17,6 +17,7 @@ type Flow struct {
 	State State     `json:"state"`
 	Since time.Time `json:"since"`           // of the state
 	Error string    `json:"error,omitempty"` // why the flow failed, or what it waits for
+	Cause Cause     `json:"cause,omitempty"` // its kind: disk_full, disk_silent, interface_down, interface_gone or peer_away; empty: another
 	From  string    `json:"from"`
 	To    string    `json:"to"`
 	// ConfiguredAs maps first names of interfaces to the alternative names in the configuration.
@@ -245,6 +246,18 @@ const (
 	Waiting State = "waiting" // running, and waiting for an outside cause in Error
 	Failed  State = "failed"
 	Done    State = "done" // took as many packets as configured
+)
+
+// Cause is the kind of thing for which a flow waits, or because of which it failed.
+type Cause string
+
+// The causes of a flow that waits or failed.
+const (
+	DiskFull      Cause = "disk_full"
+	DiskSilent    Cause = "disk_silent" // it has operations to do, and completes none
+	InterfaceDown Cause = "interface_down"
+	InterfaceGone Cause = "interface_gone" // or it never was there
+	PeerAway      Cause = "peer_away"      // not connected
 )
 
 // Up reports whether a flow in this state runs.

@@ -28,6 +28,7 @@ type FreeSpace struct {
 	KeepFree string  `json:"keep_free"` // as configured
 	Bytes    uint64  `json:"bytes"`     // size of the reserve
 	Free     uint64  `json:"free"`      // bytes free on the disk, when last measured
+	Size     uint64  `json:"size"`      // bytes of the disk
 	Pauses   uint64  `json:"pauses"`    // times that the reserve blocked writing
 	Paused   float64 `json:"paused_seconds"`
 }

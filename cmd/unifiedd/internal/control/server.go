@@ -24,7 +24,10 @@ import (
 // Server answers requests about a daemon: metrics and health on TCP, and
 // everything, profiles and control included, on a UNIX socket that only its owner
 // reaches. Any goroutine may use it.
-type Server struct{ all []*http.Server }
+type Server struct {
+	all     []*http.Server
+	history *page.History
+}
 
 // Serve answers requests about the reloader's daemon. It listens on the control socket, and on a
 // TCP address for metrics unless listen is empty.
@@ -34,7 +37,8 @@ func Serve(r *Reloader, listen, socket string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := page.New(r.Daemon.Status, r.Recent, page.Owner)
+	s.history = page.NewHistory(r.Daemon.Status)
+	own := page.New(r.Daemon.Status, s.history, r.Recent, page.Owner)
 	s.start(control, controlHandler(r, own), 0, own.Close) // a profile takes as long as the client asks for
 	if listen == "" {
 		return s, nil
@@ -43,7 +47,7 @@ func Serve(r *Reloader, listen, socket string) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve metrics: %w (choose another address in metrics.listen)", err), s.Close())
 	}
-	theirs := page.New(r.Daemon.Status, r.Recent, page.Public)
+	theirs := page.New(r.Daemon.Status, s.history, r.Recent, page.Public)
 	s.start(newLimitedListener(public), checkHost(publicHandler(r.Daemon, theirs)), 30*time.Second, theirs.Close)
 	return s, nil
 }
@@ -64,6 +68,7 @@ func (s *Server) start(l net.Listener, h http.Handler, write time.Duration, end 
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	s.history.Close()
 	var errs []error
 	for _, one := range s.all {
 		if err := one.Shutdown(ctx); err != nil {

@@ -51,10 +51,10 @@ func TestReadyTellsOwnerWhy(t *testing.T) {
 	if err := d.Start(); err == nil {
 		t.Fatal("a flow runs on an interface that does not exist")
 	}
-	if code, body := get(publicHandler(d, page.New(d.Status, nil, page.Public)), "/readyz"); code != http.StatusServiceUnavailable || body != "flow cap is failed\n" {
+	if code, body := get(publicHandler(d, page.New(d.Status, nil, nil, page.Public)), "/readyz"); code != http.StatusServiceUnavailable || body != "flow cap is failed\n" {
 		t.Errorf("on the network, readyz: %d %q", code, body)
 	}
-	code, body := get(controlHandler(&Reloader{Daemon: d}, page.New(d.Status, nil, page.Owner)), "/readyz")
+	code, body := get(controlHandler(&Reloader{Daemon: d}, page.New(d.Status, nil, nil, page.Owner)), "/readyz")
 	if code != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is failed: ") || !strings.Contains(body, missing) {
 		t.Errorf("on the control socket, readyz: %d %q", code, body)
 	}
@@ -65,7 +65,7 @@ func TestReadyTellsOwnerWhy(t *testing.T) {
 func TestIndexPage(t *testing.T) {
 	d := openDaemon(t)
 	for path, want := range map[string]int{"/": http.StatusOK, "/nope": http.StatusNotFound, "/status": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {
-		code, body := get(publicHandler(d, page.New(d.Status, nil, page.Public)), path)
+		code, body := get(publicHandler(d, page.New(d.Status, nil, nil, page.Public)), path)
 		if code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}

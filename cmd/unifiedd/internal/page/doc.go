@@ -2,7 +2,7 @@
 //
 // The page is three embedded files: HTML, a style sheet and one script. It loads nothing from elsewhere, and its
 // Content-Security-Policy forbids it to. The figures arrive as server-sent events, one [Document] a second. The
-// documents are made only while somebody looks, once for all viewers.
+// documents are made only while somebody looks, once for all viewers. Only a [History] goes on without viewers.
 //
 // What anybody on the network may see is less than what the owner of the control socket may: [Public] leaves out
 // errors, paths and addresses, as /readyz and /metrics do.

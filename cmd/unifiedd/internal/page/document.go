@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
@@ -15,16 +17,18 @@ import (
 
 // Document is what the page shows at one moment. Numbers are those of /metrics.
 type Document struct {
-	Version  string           `json:"version"`
-	Time     time.Time        `json:"time"`
-	Up       float64          `json:"up_seconds"`
-	Region   Region           `json:"region"`
-	Flows    []Flow           `json:"flows"`
-	Programs []Program        `json:"programs,omitempty"`
-	Channels []Channel        `json:"channels,omitempty"`
-	States   []State          `json:"states,omitempty"`
-	Findings []Finding        `json:"findings"`
-	Messages []recent.Message `json:"messages"`
+	Host     string            `json:"host"`
+	Version  string            `json:"version"`
+	Time     time.Time         `json:"time"`
+	Up       float64           `json:"up_seconds"`
+	Region   Region            `json:"region"`
+	Flows    []Flow            `json:"flows"`
+	Programs []Program         `json:"programs,omitempty"`
+	Channels []Channel         `json:"channels,omitempty"`
+	States   []State           `json:"states,omitempty"`
+	Findings []finding.Finding `json:"findings"` // the worst first
+	Messages []recent.Message  `json:"messages"`
+	Step     float64           `json:"step_seconds"` // of each point in Rates and Losses
 }
 
 // Region is the memory that devices share.
@@ -43,26 +47,31 @@ type Part struct {
 
 // Flow is one flow.
 type Flow struct {
-	Name      string   `json:"name"`
-	State     string   `json:"state"`
-	Up        bool     `json:"up"`
-	Why       string   `json:"why,omitempty"` // only for the owner
-	From      string   `json:"from"`
-	To        string   `json:"to"`
-	Unit      string   `json:"unit"`
-	Rate      float64  `json:"rate"`
-	Bits      float64  `json:"bits"`
-	Packets   uint64   `json:"packets"`
-	Bytes     uint64   `json:"bytes"`
-	Lost      []Part   `json:"lost"` // by reason, without those that are 0
-	Copied    uint64   `json:"copied_bytes"`
-	Kernel    uint64   `json:"kernel_copied_bytes"`
-	Held      *int64   `json:"held,omitempty"` // frames between its ends; nil: not counted
-	Latency   *Latency `json:"latency,omitempty"`
-	Disk      *Disk    `json:"disk,omitempty"`
-	Peers     []Peer   `json:"peers,omitempty"`
-	Group     string   `json:"group,omitempty"`
-	Histogram []Bin    `json:"histogram,omitempty"`
+	Name      string       `json:"name"`
+	State     string       `json:"state"`
+	Cause     status.Cause `json:"cause,omitempty"`
+	Up        bool         `json:"up"`
+	Why       string       `json:"why,omitempty"` // only for the owner
+	From      string       `json:"from"`
+	To        string       `json:"to"`
+	Unit      string       `json:"unit"`
+	Rate      float64      `json:"rate"`
+	Bits      float64      `json:"bits"`
+	Packets   uint64       `json:"packets"`
+	Bytes     uint64       `json:"bytes"`
+	Lost      []Part       `json:"lost"`             // by reason, without those that are 0
+	Losing    float64      `json:"losing"`           // packets or messages a second, of the flow and of its peers, in the last 10 to 20 s
+	Recent    uint64       `json:"recently_lost"`    // in the time of Losses, and since
+	Rates     []uint64     `json:"rates,omitempty"`  // packets or messages a second before, the oldest first
+	Losses    []uint64     `json:"losses,omitempty"` // lost in each step
+	Copied    uint64       `json:"copied_bytes"`
+	Kernel    uint64       `json:"kernel_copied_bytes"`
+	Held      *int64       `json:"held,omitempty"` // frames between its ends; nil: not counted
+	Latency   *Latency     `json:"latency,omitempty"`
+	Disk      *Disk        `json:"disk,omitempty"`
+	Peers     []Peer       `json:"peers,omitempty"`
+	Group     string       `json:"group,omitempty"`
+	Histogram []Bin        `json:"histogram,omitempty"`
 }
 
 // Latency has the times from the arrival of a packet or message to its end, in nanoseconds.
@@ -84,7 +93,9 @@ type Disk struct {
 	Written uint64 `json:"written_bytes"`
 	Durable uint64 `json:"durable_packets"`
 	Errors  []Part `json:"errors"`
-	Free    uint64 `json:"free_bytes,omitempty"`
+	Free    uint64 `json:"free_bytes"`
+	Reserve uint64 `json:"reserve_bytes,omitempty"` // of Free, which nothing is written to
+	Size    uint64 `json:"size_bytes,omitempty"`    // 0: Free and Size are not known
 }
 
 // Peer is an RDMA peer of a flow.
@@ -133,12 +144,6 @@ type State struct {
 	Peers    int      `json:"peers"`
 }
 
-// Finding is something that needs attention, or makes flows slower than they could be.
-type Finding struct {
-	Severity string `json:"severity"` // error, warning or info
-	Text     string `json:"text"`
-}
-
 // Audience is who sees a document.
 type Audience bool
 
@@ -148,9 +153,10 @@ const (
 	Owner  Audience = true
 )
 
-// Make returns the document of a status.
-func Make(s *status.Daemon, messages []recent.Message, who Audience, now time.Time) *Document {
-	d := &Document{Version: s.Version, Time: now, Up: now.Sub(s.Started).Seconds(), Messages: messages, Findings: []Finding{},
+// Make returns the document of a status. before may be nil.
+func Make(s *status.Daemon, before *History, messages []recent.Message, who Audience, now time.Time) *Document {
+	host, _ := os.Hostname() // empty: the page says only what it is
+	d := &Document{Host: host, Version: s.Version, Time: now, Up: now.Sub(s.Started).Seconds(), Messages: messages, Findings: []finding.Finding{}, Step: step.Seconds(),
 		Region: Region{Bytes: s.Region.Bytes, Pages: s.Region.Pages, Frames: s.Region.Frames}}
 	if d.Messages == nil {
 		d.Messages = []recent.Message{}
@@ -161,6 +167,7 @@ func Make(s *status.Daemon, messages []recent.Message, who Audience, now time.Ti
 	for i := range s.Flows {
 		d.Flows = append(d.Flows, makeFlow(&s.Flows[i], who))
 	}
+	before.fill(d, s)
 	d.share(s)
 	d.find(s)
 	return d
@@ -197,7 +204,7 @@ func (d *Document) share(s *status.Daemon) {
 
 func makeFlow(f *status.Flow, who Audience) Flow {
 	from, to, _ := strings.Cut(f.Kind, "-")
-	v := Flow{Name: f.Name, State: string(f.State), Up: f.State.Up(), From: end(sources, from, f.From, who), To: end(sinks, to, f.To, who), Unit: unitOf(from, to), Rate: f.PPS, Bits: f.BPS, Packets: f.Packets, Bytes: f.Bytes,
+	v := Flow{Name: f.Name, State: string(f.State), Cause: f.Cause, Up: f.State.Up(), From: end(sources, from, f.From, who), To: end(sinks, to, f.To, who), Unit: unitOf(from, to), Rate: f.PPS, Bits: f.BPS, Packets: f.Packets, Bytes: f.Bytes,
 		Lost: parts(f.Dropped), Copied: sum(f.CopiedBytes), Kernel: sum(f.KernelBytes)}
 	if who == Owner {
 		v.Why = f.Error
@@ -209,7 +216,7 @@ func makeFlow(f *status.Flow, who Audience) Flow {
 	if to == "storage" {
 		v.Disk = &Disk{Written: f.DiskBytes, Durable: f.Durable.Packets, Errors: parts(f.DiskErrors)}
 		if f.Floor != nil {
-			v.Disk.Free = f.Floor.Free
+			v.Disk.Free, v.Disk.Reserve, v.Disk.Size = f.Floor.Free, f.Floor.Bytes, f.Floor.Size
 		}
 	}
 	if f.Sends != nil {
@@ -304,85 +311,68 @@ func sum(by map[string]uint64) (n uint64) {
 	return n
 }
 
-// harmless are reasons for which a packet is not received, on purpose.
-var harmless = []string{"filter_dropped", "beyond_count", "duplicate", "not_matched", "other_link_type"}
-
-// Harmless reports whether packets are not received on purpose for a reason.
-func Harmless(reason string) bool { return slices.Contains(harmless, reason) }
-
 // find lists what needs attention.
 func (d *Document) find(s *status.Daemon) {
-	add := func(severity, format string, args ...any) {
-		d.Findings = append(d.Findings, Finding{severity, fmt.Sprintf(format, args...)})
+	add := func(severity finding.Severity, remedy, format string, args ...any) {
+		d.Findings = append(d.Findings, finding.Finding{Severity: severity, Text: fmt.Sprintf(format, args...), Remedy: remedy})
 	}
 	if r := s.Config.Last; r != nil && !r.Outcome.Good() {
-		add("warning", "the last reload failed: unifiedd check says what is wrong")
+		add(finding.Warning, "unifiedd check says what is wrong", "the last reload failed")
 	}
 	if s.Region.Ordinary {
-		add("info", "the region is on ordinary pages: every device is slower")
+		add(finding.Info, "reserve huge pages (region.reserve, or vm.nr_hugepages)", "the region is on ordinary pages: every device is slower")
 	}
 	if s.Clock.Steps > 0 {
-		add("warning", "the system's clock was set %d times, last by %v", s.Clock.Steps, s.Clock.Step.Round(time.Millisecond))
+		add(finding.Warning, "have chrony adjust its rate instead", "the system's clock was set %d times, last by %v", s.Clock.Steps, s.Clock.Step.Round(time.Millisecond))
 	}
 	if s.TLS != nil && s.TLS.Expired {
-		add("error", "the daemon's certificate has expired at %s", s.TLS.Expires.Format(time.RFC3339))
+		add(finding.Error, "replace the files of tls, and unifiedd reload", "the daemon's certificate has expired at %s", s.TLS.Expires.Format(time.RFC3339))
 	}
 	if c := s.Cluster; c != nil && !c.Up {
-		add("error", "the registry of daemons does not answer since %s: flows go on, and peers that move are not followed", c.Since.Format(time.RFC3339))
+		add(finding.Error, "unifiedd doctor asks each endpoint", "the registry of daemons does not answer since %s: flows go on, and peers that move are not followed", c.Since.Format(time.RFC3339))
 	} else if c != nil && c.Name != "" && !c.Registered {
-		add("error", "the daemon is not registered: unifiedd cluster status says why")
+		add(finding.Error, "unifiedd cluster status says why", "the daemon is not registered")
 	} else if c != nil {
 		for _, name := range slices.Sorted(maps.Keys(c.Unregistered)) {
-			add("info", "others cannot find flow %s: unifiedd status says why", name)
+			add(finding.Info, "unifiedd status says why", "others cannot find flow %s", name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.UnregisteredStates)) {
-			add("info", "others cannot find state %s: unifiedd status says why", name)
+			add(finding.Info, "unifiedd status says why", "others cannot find state %s", name)
 		}
 	}
 	for _, w := range s.Workers {
 		if w.Away.Count > 0 {
-			add("warning", "worker %s did not poll for 20 ms or longer %d times, for at most %v", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))
+			add(finding.Warning, "give it a CPU of its own (workers[].cpu), and keep others off it", "worker %s did not poll for 20 ms or longer %s times, for at most %v", w.Name, finding.Grouped(w.Away.Count), w.Away.Longest.Round(time.Millisecond))
 		}
 	}
 	for i := range s.Flows {
-		f := &s.Flows[i]
-		switch f.State {
-		case status.Running:
-		case status.Waiting:
-			add("error", "flow %s waits for its interface, disk or peer", f.Name)
-		default:
-			add("error", "flow %s is %s", f.Name, f.State)
-		}
-		for _, lost := range parts(f.Dropped) {
-			if !slices.Contains(harmless, lost.Name) {
-				add("error", "flow %s has lost %d: %s", f.Name, lost.Count, lost.Name)
-			}
-		}
-		for _, failed := range parts(f.DiskErrors) {
-			add("error", "the disk of flow %s failed %d times: %s", f.Name, failed.Count, failed.Name)
-		}
-		if strings.HasPrefix(f.Kind, "network-") && !f.ZeroCopy && f.State.Up() {
-			add("info", "flow %s has no zero copy: the kernel copies each packet", f.Name)
-		}
-		if len(f.Far) > 0 {
-			add("info", "parts of flow %s are on another NUMA node than the region", f.Name)
+		d.Findings = append(d.Findings, finding.Of(&s.Flows[i], d.Flows[i].Recent > 0)...)
+		if f := &s.Flows[i]; f.State == status.Running && silent(&d.Flows[i]) && strings.HasPrefix(f.Kind, "network-") {
+			d.Findings = append(d.Findings, finding.Finding{Severity: finding.Warning, Flow: f.Name, Text: "has received nothing for three minutes or longer", Remedy: "see whether packets arrive (ip -s link), and the filter"})
 		}
 	}
 	d.findShared(add)
+	slices.SortStableFunc(d.Findings, func(a, b finding.Finding) int { return finding.Compare(a.Severity, b.Severity) })
+}
+
+// silent reports whether packets came once, and have not come for some time.
+func silent(f *Flow) bool {
+	n := len(f.Rates)
+	return f.Packets > 0 && n >= quietAfter && slices.Max(f.Rates[n-quietAfter:]) == 0 && f.Rate == 0
 }
 
 // findShared lists what needs attention of channels and states.
-func (d *Document) findShared(add func(severity, format string, args ...any)) {
+func (d *Document) findShared(add func(severity finding.Severity, remedy, format string, args ...any)) {
 	for i := range d.Channels {
 		for _, r := range d.Channels[i].Readers {
 			if r.Lost > 0 {
-				add("error", "reader %s of channel %s has lost %d messages", r.Name, d.Channels[i].Name, r.Lost)
+				add(finding.Error, "make it faster, raise slots, or give it the policy wait", "reader %s of channel %s has lost %s messages", r.Name, d.Channels[i].Name, finding.Grouped(r.Lost))
 			}
 		}
 	}
 	for i := range d.States {
 		for _, refused := range d.States[i].Refused {
-			add("error", "state %s has refused %d updates: %s", d.States[i].Name, refused.Count, refused.Name)
+			add(finding.Error, "docs/reference/reasons.md has each reason", "state %s has refused %s updates: %s", d.States[i].Name, finding.Grouped(refused.Count), refused.Name)
 		}
 	}
 }

@@ -45,6 +45,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // Server serves the page about a daemon. The zero value is not usable.
 type Server struct {
 	status func() status.Daemon
+	before *History        // nil: none
 	recent *recent.Handler // nil: no messages
 	who    Audience
 
@@ -57,9 +58,9 @@ type Server struct {
 	once sync.Once
 }
 
-// New returns a server for a daemon's status. r may be nil.
-func New(daemon func() status.Daemon, r *recent.Handler, who Audience) *Server {
-	return &Server{status: daemon, recent: r, who: who, open: addrlimit.New[*viewer](viewers, hostViewers), done: make(chan struct{})}
+// New returns a server for a daemon's status. before and r may be nil.
+func New(daemon func() status.Daemon, before *History, r *recent.Handler, who Audience) *Server {
+	return &Server{status: daemon, before: before, recent: r, who: who, open: addrlimit.New[*viewer](viewers, hostViewers), done: make(chan struct{})}
 }
 
 // Close ends the events of all pages. They try to connect again.
@@ -180,7 +181,7 @@ func (s *Server) event(now time.Time) ([]byte, error) {
 	of := s.status()
 	b := bytes.NewBuffer(make([]byte, 0, len(s.text)+len(s.text)/8+512)) // pages may still be sent the last one
 	b.WriteString("data: ")
-	if err := json.NewEncoder(b).Encode(Make(&of, s.recent.Messages(), s.who, now)); err != nil {
+	if err := json.NewEncoder(b).Encode(Make(&of, s.before, s.recent.Messages(), s.who, now)); err != nil {
 		return nil, err
 	}
 	b.WriteByte('\n') // Encode has ended the line

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/addrlimit"
@@ -38,14 +39,14 @@ func sample() status.Daemon {
 // TestPublic: what anybody may see has no paths, addresses and errors; the owner sees them.
 func TestPublic(t *testing.T) {
 	s := sample()
-	public, err := json.Marshal(Make(&s, nil, Public, time.Now()))
+	public, err := json.Marshal(Make(&s, nil, nil, Public, time.Now()))
 	testenv.Must(t, err)
 	for _, hidden := range []string{"secret", "192.0.2"} {
 		if strings.Contains(string(public), hidden) {
 			t.Errorf("the public page has %q: %s", hidden, public)
 		}
 	}
-	own, err := json.Marshal(Make(&s, nil, Owner, time.Now()))
+	own, err := json.Marshal(Make(&s, nil, nil, Owner, time.Now()))
 	testenv.Must(t, err)
 	for _, shown := range []string{"no space on /secret/disk", "disk /secret/feed", "RDMA 192.0.2.1:7471", "interface eth1"} {
 		if !strings.Contains(string(own), shown) {
@@ -57,7 +58,7 @@ func TestPublic(t *testing.T) {
 // TestMake: the document has the numbers of the status.
 func TestMake(t *testing.T) {
 	s := sample()
-	d := Make(&s, nil, Public, time.Now())
+	d := Make(&s, nil, nil, Public, time.Now())
 	f := d.Flows[0]
 	if f.Packets != 10 || f.Copied != 1000 || f.Kernel != 1000 || len(f.Lost) != 2 || f.Lost[1] != (Part{"lost_ring_full", 3}) {
 		t.Errorf("%+v", f)
@@ -73,15 +74,18 @@ func TestMake(t *testing.T) {
 		t.Errorf("the owners have %d of %d frames", all, d.Region.Frames)
 	}
 	text := ""
-	for _, one := range d.Findings {
-		text += one.Severity + ": " + one.Text + "\n"
+	for i, one := range d.Findings {
+		if i > 0 && finding.Compare(d.Findings[i-1].Severity, one.Severity) > 0 {
+			t.Errorf("%s stands before %s", d.Findings[i-1], one)
+		}
+		text += string(one.Severity) + ": " + one.String() + "\n"
 	}
-	for _, want := range []string{"error: flow cap has lost 3: lost_ring_full\n", "error: flow cap waits for", "info: the region is on ordinary pages"} {
+	for _, want := range []string{"error: flow cap has lost 3: the worker came too late to the rings, while there were frames: use a larger from.ring", "error: flow cap waits: for its interface, disk or peer: unifiedd status", "info: the region is on ordinary pages"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no finding %q in:\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, "filter_dropped") || strings.Contains(text, "flow fan is") {
+	if strings.Contains(text, "filter_dropped") || strings.Contains(text, "flow fan waits") {
 		t.Errorf("findings about what is no fault:\n%s", text)
 	}
 }
@@ -95,7 +99,7 @@ func TestShared(t *testing.T) {
 		States: []status.SharedState{{Name: "book", Position: 8, Entries: 4, Updates: 8, Refused: map[string]uint64{"too_long": 5}, Readers: []status.StateReader{{Program: "risk", Reading: true}},
 			Remote: &status.StateServer{Listen: "192.0.2.1:1", Readers: 6}}},
 	}
-	d := Make(&s, nil, Public, time.Now())
+	d := Make(&s, nil, nil, Public, time.Now())
 	if f := d.Flows[0]; f.From != "program feed" || f.To != "state book" || f.Unit != "messages" {
 		t.Errorf("%+v", f)
 	}
@@ -143,7 +147,7 @@ func serve(t *testing.T, s *Server) string {
 
 // TestFiles: every file has the policy, and names nothing from elsewhere and no script or style in the markup.
 func TestFiles(t *testing.T) {
-	at := serve(t, New(sample, nil, Public))
+	at := serve(t, New(sample, nil, nil, Public))
 	for path := range files {
 		answer, err := http.Get(at + path)
 		testenv.Must(t, err)
@@ -165,7 +169,7 @@ func TestFiles(t *testing.T) {
 // ends the events.
 func TestEvents(t *testing.T) {
 	made := 0
-	s := New(func() status.Daemon { made++; return sample() }, recent.New(slog.DiscardHandler), Public)
+	s := New(func() status.Daemon { made++; return sample() }, nil, recent.New(slog.DiscardHandler), Public)
 	at := serve(t, s)
 	var readers []*bufio.Scanner
 	for range 3 {
@@ -217,7 +221,7 @@ func next(t *testing.T, r *bufio.Scanner) (d Document) {
 // TestViewers: however many pages some hosts have open, a page of another host gets its events. The newest replaces the
 // oldest.
 func TestViewers(t *testing.T) {
-	s := New(sample, nil, Public)
+	s := New(sample, nil, nil, Public)
 	hosts := [3]netip.Prefix{}
 	for i := range hosts {
 		hosts[i] = addrlimit.Host(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
@@ -263,7 +267,7 @@ func TestPause(t *testing.T) {
 		for begun := used(); used()-begun < 50*time.Millisecond; {
 		}
 	}
-	s := New(func() status.Daemon { made++; busy(); return sample() }, nil, Public)
+	s := New(func() status.Daemon { made++; busy(); return sample() }, nil, nil, Public)
 	now := time.Now()
 	for range 3 {
 		if _, err := s.event(now); err != nil {
@@ -274,7 +278,7 @@ func TestPause(t *testing.T) {
 	if pause := s.pause(); made != 1 || pause < 5*time.Second {
 		t.Errorf("%d documents, the next one in %v", made, pause)
 	}
-	quick := New(sample, nil, Public)
+	quick := New(sample, nil, nil, Public)
 	if _, err := quick.event(now); err != nil || quick.pause() < period {
 		t.Errorf("the next one in %v, %v", quick.pause(), err)
 	}
@@ -295,7 +299,7 @@ func BenchmarkEvent(b *testing.B) {
 	for len(many.Flows) < 10000 {
 		many.Flows = append(many.Flows, many.Flows[0])
 	}
-	s := New(func() status.Daemon { return many }, nil, Public)
+	s := New(func() status.Daemon { return many }, nil, nil, Public)
 	for now := time.Now(); b.Loop(); now = now.Add(time.Hour) {
 		if _, err := s.event(now); err != nil {
 			b.Fatal(err)
@@ -307,16 +311,16 @@ func BenchmarkEvent(b *testing.B) {
 // findings; without these there are none.
 func TestIdentity(t *testing.T) {
 	s := status.Daemon{Clock: status.Clock{Steps: 2, Step: -3 * time.Second}, TLS: &status.TLS{Expired: true, Expires: time.Unix(0, 0).UTC()}}
-	d := Make(&s, nil, Public, time.Now())
+	d := Make(&s, nil, nil, Public, time.Now())
 	if text := fmt.Sprint(d.Findings); len(d.Findings) != 2 || !strings.Contains(text, "set 2 times, last by -3s") || !strings.Contains(text, "has expired at 1970-01-01T00:00:00Z") {
 		t.Errorf("%+v", d.Findings)
 	}
 	unfound := status.Cluster{Up: true, Name: "desk", Registered: true, Unregistered: map[string]string{"log": "why"}, UnregisteredStates: map[string]string{"book": "why"}}
-	d = Make(&status.Daemon{Cluster: &unfound}, nil, Public, time.Now())
+	d = Make(&status.Daemon{Cluster: &unfound}, nil, nil, Public, time.Now())
 	if text := fmt.Sprint(d.Findings); len(d.Findings) != 2 || !strings.Contains(text, "others cannot find flow log") || !strings.Contains(text, "others cannot find state book") {
 		t.Errorf("%+v", d.Findings)
 	}
-	if d := Make(&status.Daemon{TLS: &status.TLS{}}, nil, Public, time.Now()); len(d.Findings) != 0 {
+	if d := Make(&status.Daemon{TLS: &status.TLS{}}, nil, nil, Public, time.Now()); len(d.Findings) != 0 {
 		t.Errorf("%+v", d.Findings)
 	}
 }

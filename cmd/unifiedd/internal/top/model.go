@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
 )
 
@@ -37,7 +38,8 @@ type Model struct {
 	sort          order
 	selected      string // name of a flow
 	detail        bool   // only that flow is shown
-	top           int    // the first line of flows, or of the detail, that is shown
+	all           bool   // only the findings are shown
+	top           int    // the first line of flows, of the detail or of the findings, that is shown
 	paused        bool
 	broken        error
 	width, height int
@@ -93,16 +95,18 @@ func (m *Model) key(name string) tea.Cmd {
 	case "end":
 		m.move(len(m.rows))
 	case "enter", "right":
-		m.detail, m.top = m.find() >= 0, 0
+		m.detail, m.all, m.top = m.find() >= 0, false, 0
+	case "f":
+		m.detail, m.all, m.top = false, !m.all, 0
 	case "esc", "left", "backspace":
-		m.detail, m.top = false, 0
+		m.detail, m.all, m.top = false, false, 0
 	}
 	return nil
 }
 
-// move moves the selection, or what is shown of a flow's detail.
+// move moves the selection, or what is shown of a flow's detail or of the findings.
 func (m *Model) move(by int) {
-	if m.detail {
+	if m.detail || m.all {
 		m.top = max(0, m.top+by)
 		return
 	}
@@ -181,7 +185,7 @@ func newRow(f, before *page.Flow, span time.Duration) row {
 // losses returns how much a flow has lost, with what its peers did not get.
 func losses(f *page.Flow) (n uint64) {
 	for _, p := range f.Lost {
-		if !page.Harmless(p.Name) {
+		if !finding.Harmless(p.Name) {
 			n += p.Count
 		}
 	}

@@ -2,12 +2,15 @@ package top
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
 )
 
@@ -29,15 +32,14 @@ func (m *Model) View() tea.View {
 
 // screen returns the lines of the screen, none wider or more than it has.
 func (m *Model) screen() []string {
-	head, body := m.head(), m.flows()
-	if m.detail {
-		body = m.details()
+	body, keys := m.flows, "q quit  ↑↓ select  enter detail  f findings  r rate  l loss  t latency  n name"
+	switch {
+	case m.detail:
+		body, keys = m.details, "q quit  ↑↓ scroll  esc all flows  f findings  space pause"
+	case m.all:
+		body, keys = m.findings, "q quit  ↑↓ scroll  esc all flows  space pause"
 	}
-	lines := append(head, body...)
-	keys := "q quit  ↑↓ select  enter detail  r rate  l loss  t latency  n name  space pause"
-	if m.detail {
-		keys = "q quit  ↑↓ scroll  esc all flows  space pause"
-	}
+	lines := append(m.head(), body()...)
 	if room := m.height - 1; len(lines) > room {
 		lines = lines[:max(0, room)]
 	}
@@ -82,52 +84,135 @@ func (m *Model) head() []string {
 	case m.paused:
 		state = "  " + bold + "paused" + reset
 	}
-	lines := []string{
-		fmt.Sprintf("%sunifiedd %s%s  up %v  %d of %d flows run  sorted by %s%s", bold, clean(d.Version), reset, (time.Duration(d.Up) * time.Second).String(), run, len(d.Flows), m.sort, state),
-		"region " + scaled(float64(d.Region.Bytes), 1024, " B", " KiB", " MiB", " GiB", " TiB") + " on " + clean(d.Region.Pages) + ": " + owners(&d.Region),
+	return []string{
+		fmt.Sprintf("%s%s%s  unifiedd %s, up %v  %d of %d flows run  by %s%s", bold, clean(d.Host), reset, clean(d.Version), (time.Duration(d.Up) * time.Second).String(), run, len(d.Flows), m.sort, state),
+		"region " + finding.Bytes(d.Region.Bytes) + " on " + clean(d.Region.Pages) + ": " + owners(&d.Region),
 		worst(d.Findings),
 		"",
 	}
-	return lines
 }
 
 // owners returns the frames of a region by owner.
 func owners(r *page.Region) string {
-	parts := []string{fmt.Sprintf("%d frames", r.Frames)}
+	parts := []string{finding.Grouped(uint64(r.Frames)) + " frames"}
 	for _, o := range r.Owners {
 		if o.Count > 0 {
-			parts = append(parts, fmt.Sprintf("%s %d", clean(o.Name), o.Count))
+			parts = append(parts, clean(o.Name)+" "+finding.Grouped(o.Count))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// worst returns the finding that matters most, and how many others there are.
-func worst(all []page.Finding) string {
-	for _, severity := range []string{"error", "warning", "info"} {
-		for _, f := range all {
-			if f.Severity != severity {
-				continue
+// worst returns how many findings there are, and the first, which matters most.
+func worst(all []finding.Finding) string {
+	if len(all) == 0 {
+		return "no findings"
+	}
+	more := ""
+	if len(all) > 1 {
+		more = fmt.Sprintf("%d findings (f), the worst: ", len(all))
+	}
+	return more + colored(all[0].Severity, string(all[0].Severity)+": "+clean(all[0].String()))
+}
+
+// colored returns a text in the color of its severity.
+func colored(s finding.Severity, text string) string {
+	if s == finding.Error {
+		return red + text + reset
+	}
+	return text
+}
+
+// findings returns all findings, each with its remedy below.
+func (m *Model) findings() (lines []string) {
+	if m.now == nil {
+		return nil
+	}
+	for _, f := range m.now.Findings {
+		remedy := f.Remedy
+		f.Remedy = ""
+		for i, line := range strings.Split(ansi.Wordwrap(string(f.Severity)+": "+clean(f.String()), max(10, m.width-3), ""), "\n") {
+			if i > 0 {
+				line = "  " + line
 			}
-			text := severity + ": " + clean(f.Text)
-			if len(all) > 1 {
-				text += fmt.Sprintf(" (and %d more)", len(all)-1)
+			lines = append(lines, colored(f.Severity, line))
+		}
+		if remedy != "" {
+			for line := range strings.SplitSeq(ansi.Wordwrap(clean(remedy), max(10, m.width-5), ""), "\n") {
+				lines = append(lines, "    "+line)
 			}
-			if severity == "error" {
-				return red + text + reset
-			}
-			return text
 		}
 	}
-	return "no findings"
+	if lines == nil {
+		lines = []string{"nothing is wrong"}
+	}
+	m.top = min(m.top, max(0, len(lines)-m.lines()))
+	return lines[m.top:]
 }
+
+// column is a column of the list of flows, right-aligned but for the first two.
+type column struct {
+	head  string
+	width int
+	text  func(*row) string
+}
+
+// columns are those of the list without FROM → TO.
+var columns = []column{
+	{"STATE", 7, func(r *row) string { return clipped(r.State, 7) }},
+	{"RATE/s", 7, func(r *row) string { return count(r.Rate) }},
+	{"BITS/s", 7, func(r *row) string { return count(r.Bits) }},
+	{"LOST/s", 7, func(r *row) string { return count(r.losing) }},
+	{"LOST", 7, func(r *row) string { return count(float64(r.lost)) }},
+	{"P50", 7, func(r *row) string { return nanoseconds(r.p50) }},
+	{"P99", 7, func(r *row) string { return nanoseconds(r.p99) }},
+}
+
+// dropped are the columns that a narrow screen has no room for, the first one first.
+var dropped = []string{"BITS/s", "LOST"}
+
+// fitting returns the columns for which there is room beside the names, which are name wide, and the paths.
+func fitting(screen, name, path int) []column {
+	used, all := name, slices.Clone(columns)
+	for _, c := range all {
+		used += 1 + c.width
+	}
+	for _, drop := range dropped {
+		if used+2+path <= screen {
+			break
+		}
+		i := slices.IndexFunc(all, func(c column) bool { return c.head == drop })
+		used -= 1 + all[i].width
+		all = slices.Delete(all, i, i+1)
+	}
+	return all
+}
+
+func path(f *page.Flow) string { return clean(f.From) + " → " + clean(f.To) }
 
 // flows returns a line for each flow that fits, with the selected one among them.
 func (m *Model) flows() []string {
 	if m.now == nil {
 		return nil
 	}
-	lines := []string{bold + fmt.Sprintf("%-20s %-8s %10s %12s %10s %12s %9s %9s  %s", "FLOW", "STATE", "RATE/s", "BITS/s", "LOST/s", "LOST", "P50", "P99", "FROM → TO") + reset}
+	name, longest := len("FLOW"), len("FROM → TO")
+	for i := range m.rows {
+		name = max(name, min(20, ansi.StringWidth(clean(m.rows[i].Name))))
+		longest = max(longest, min(26, ansi.StringWidth(path(m.rows[i].Flow))))
+	}
+	shown := fitting(m.width, name, longest)
+	line := func(first string, text func(column) string, last string) string {
+		s := padded(clipped(first, name), -name)
+		for _, c := range shown {
+			width := c.width
+			if c.head == "STATE" {
+				width = -width
+			}
+			s += " " + padded(text(c), width)
+		}
+		return s + "  " + last
+	}
+	lines := []string{bold + line("FLOW", func(c column) string { return c.head }, "FROM → TO") + reset}
 	room := m.lines()
 	at := max(0, m.find())
 	m.top = min(max(0, min(m.top, len(m.rows)-room)), at)
@@ -136,16 +221,25 @@ func (m *Model) flows() []string {
 	}
 	for i := m.top; i < min(m.top+room, len(m.rows)); i++ {
 		r := &m.rows[i]
-		line := fmt.Sprintf("%-20s %-8s %10s %12s %10s %12d %9s %9s  %s → %s", clipped(r.Name, 20), clipped(r.State, 8), count(r.Rate), bits(r.Bits), count(r.losing), r.lost, nanoseconds(r.p50), nanoseconds(r.p99), clean(r.From), clean(r.To))
+		text := line(r.Name, func(c column) string { return c.text(r) }, path(r.Flow))
 		switch {
 		case r.Name == m.selected:
-			line = reverse + line + reset
+			text = reverse + text + reset
 		case !r.Up || r.State != "running" || r.losing > 0:
-			line = red + line + reset
+			text = red + text + reset
 		}
-		lines = append(lines, line)
+		lines = append(lines, text)
 	}
 	return lines
+}
+
+// padded returns a text as wide as a column; negative: aligned at the left.
+func padded(s string, width int) string {
+	space := strings.Repeat(" ", max(0, max(width, -width)-ansi.StringWidth(s)))
+	if width < 0 {
+		return s + space
+	}
+	return space + s
 }
 
 // details returns what is known of the selected flow.
@@ -155,7 +249,7 @@ func (m *Model) details() []string {
 		return nil
 	}
 	r := &m.rows[at]
-	lines := []string{bold + clean(r.Name) + reset + ": " + clean(r.From) + " → " + clean(r.To)}
+	lines := []string{bold + clean(r.Name) + reset + ": " + path(r.Flow)}
 	add := func(what, format string, args ...any) {
 		lines = append(lines, fmt.Sprintf("  %-16s ", what)+clean(fmt.Sprintf(format, args...)))
 	}
@@ -164,22 +258,31 @@ func (m *Model) details() []string {
 		state += ": " + r.Why
 	}
 	add("state", "%s", state)
-	add("rate", "%s %s/s, %s bit/s", count(r.Rate), r.Unit, bits(r.Bits))
-	add("received", "%d %s, %d bytes", r.Packets, r.Unit, r.Bytes)
-	add("lost", "%s a second; so far: %s", count(r.losing), named(r.Lost))
+	for _, f := range m.now.Findings {
+		if f.Flow == r.Name {
+			f.Flow = ""
+			add(string(f.Severity), "%s", f)
+		}
+	}
+	add("rate", "%s %s/s, %s", grouped(r.Rate), r.Unit, bits(r.Bits))
+	add("received", "%s %s, %s", finding.Grouped(r.Packets), r.Unit, finding.Bytes(r.Bytes))
+	add("lost", "%s a second; so far: %s", grouped(r.losing), named(r.Lost))
 	add("copies per byte", "ours %s, the kernel's %s", per(r.Copied, r.Bytes), per(r.Kernel, r.Bytes))
 	if r.Held != nil {
-		add("holds", "%d frames of the region", *r.Held)
+		add("holds", "%s frames of the region", finding.Grouped(uint64(max(0, *r.Held))))
 	}
 	if r.Disk != nil {
-		add("disk", "%d bytes written, %d %s durable; errors: %s", r.Disk.Written, r.Disk.Durable, r.Unit, named(r.Disk.Errors))
+		add("disk", "%s written, %s %s durable; errors: %s", finding.Bytes(r.Disk.Written), finding.Grouped(r.Disk.Durable), r.Unit, named(r.Disk.Errors))
+		if r.Disk.Size > 0 {
+			add("free", "%s of %s, of which %s stay free", finding.Bytes(r.Disk.Free), finding.Bytes(r.Disk.Size), finding.Bytes(r.Disk.Reserve))
+		}
 	}
 	if r.Group != "" {
 		add("group", "%s", r.Group)
 	}
 	for i := range r.Peers {
 		p := &r.Peers[i]
-		add("peer", "%s: %s; %d acknowledged, %d waiting; lost: %s", p.Name, p.State, p.Acknowledged, p.Waiting, named(p.Lost))
+		add("peer", "%s: %s; %s acknowledged, %s waiting; lost: %s", p.Name, p.State, finding.Grouped(p.Acknowledged), finding.Grouped(p.Waiting), named(p.Lost))
 	}
 	if r.Latency != nil {
 		add("latency", "since it began: median %s, 99 %% %s, 99.9 %% %s, at most %s", nanoseconds(r.Latency.P50), nanoseconds(r.Latency.P99), nanoseconds(r.Latency.P999), nanoseconds(r.Latency.Max))
@@ -189,10 +292,12 @@ func (m *Model) details() []string {
 	return lines[m.top:]
 }
 
-// barLength is the length of the longest bar.
+// barLength is the length of the longest bar, and eighths are the ends of bars.
 const barLength = 40
 
-// histogram returns a bar for each bin.
+var eighths = [...]string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+
+// histogram returns a bar for each bin, to an eighth of a character.
 func histogram(bins []page.Bin) (lines []string) {
 	most := int64(0)
 	for _, b := range bins {
@@ -201,9 +306,9 @@ func histogram(bins []page.Bin) (lines []string) {
 	for _, b := range bins {
 		length := 0
 		if b.Count > 0 {
-			length = max(1, int(float64(b.Count)/float64(most)*barLength))
+			length = max(1, int(math.Round(float64(b.Count)/float64(most)*barLength*8)))
 		}
-		lines = append(lines, fmt.Sprintf("  below %-10s %s %d", nanoseconds(b.Below), strings.Repeat("█", length), b.Count))
+		lines = append(lines, fmt.Sprintf("  below %s %s %s", padded(nanoseconds(b.Below), 8), strings.Repeat("█", length/8)+eighths[length%8], finding.Grouped(uint64(max(0, b.Count)))))
 	}
 	return lines
 }
@@ -214,7 +319,7 @@ func named(parts []page.Part) string {
 	}
 	texts := make([]string, 0, len(parts))
 	for _, p := range parts {
-		texts = append(texts, fmt.Sprintf("%s %d", p.Name, p.Count))
+		texts = append(texts, p.Name+" "+finding.Grouped(p.Count))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -226,23 +331,27 @@ func per(a, b uint64) string {
 	return fmt.Sprintf("%.2f", float64(a)/float64(b))
 }
 
-func count(n float64) string { return scaled(n, 1000, "", "k", "M", "G") }
-func bits(n float64) string  { return scaled(n, 1000, "", "k", "M", "G", "T") }
+// Beside a unit numbers have a space and its prefix; in the list the head has the unit.
+func count(n float64) string { return scaled(n, "", "k", "M", "G", "T") }
+func bits(n float64) string {
+	return scaled(n, " bit/s", " kbit/s", " Mbit/s", " Gbit/s", " Tbit/s")
+}
+func grouped(n float64) string { return finding.Grouped(uint64(math.Round(n))) }
 
 func nanoseconds(n int64) string {
 	if n == 0 {
 		return "-"
 	}
-	return scaled(float64(n), 1000, "ns", "µs", "ms", "s")
+	return scaled(float64(n), " ns", " µs", " ms", " s")
 }
 
 // scaled returns a number with three digits and the unit that fits.
-func scaled(n, step float64, units ...string) string {
+func scaled(n float64, units ...string) string {
 	i := 0
-	for ; n >= step && i < len(units)-1; i++ {
-		n /= step
+	for ; n >= 999.5 && i < len(units)-1; i++ {
+		n /= 1000
 	}
-	if i == 0 {
+	if i == 0 || n >= 999.5 {
 		return fmt.Sprintf("%.0f%s", n, units[i])
 	}
 	return fmt.Sprintf("%.3g%s", n, units[i])
