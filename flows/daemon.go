@@ -207,9 +207,9 @@ func (d *Daemon) worker(name string) *worker.Worker {
 
 // share returns what a flow shares with the others. Its quota is its part of the extents, and of the frames
 // that RDMA devices leave.
-func (d *Daemon) share() pipeline.Shared {
+func (d *Daemon) share(f config.Flow) pipeline.Shared {
 	c, _ := d.running()
-	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
+	frames, extents := c.Share(&f, int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
 	return pipeline.Shared{
 		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Fanouts: &d.fanouts, Devices: d.devices, Attach: d.attach, States: d.states.all, Node: d.placed.node,
 		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Release: d.options.Version, Credentials: d.secret, Names: d.found, Context: d.options.Context,

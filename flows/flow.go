@@ -23,8 +23,8 @@ type Flow struct {
 	config config.Flow // written with starting and mu held, read with one of them
 	region *umem.Region
 	worker *worker.Worker
-	share  func() pipeline.Shared // what it shares with other flows, as it is now
-	node   int                    // NUMA node of the region
+	share  func(config.Flow) pipeline.Shared // what it shares with other flows, as it is now
+	node   int                               // NUMA node of the region
 	log    *slog.Logger
 	trace  *trace.Recorder // nil: nothing is recorded
 
@@ -111,10 +111,18 @@ func (f *Flow) start() error {
 	return nil
 }
 
+// shared returns what the flow shares with others, as it is now. f.mu must not be held.
+func (f *Flow) shared() pipeline.Shared {
+	f.mu.Lock()
+	c := f.config
+	f.mu.Unlock()
+	return f.share(c)
+}
+
 // env returns the environment in which the flow is opened.
 func (f *Flow) env() *pipeline.Env {
 	return &pipeline.Env{
-		Flow: f.config, Trace: f.trace, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait != config.WaitSpin, Log: f.log,
+		Flow: f.config, Trace: f.trace, Region: f.region, Shared: f.shared(), Do: f.worker.Do, Events: f.worker.Config().Wait != config.WaitSpin, Log: f.log,
 	}
 }
 

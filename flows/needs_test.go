@@ -3,6 +3,7 @@ package flows
 import (
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -103,4 +104,22 @@ func TestGrantBytes(t *testing.T) {
 			t.Errorf("a sender takes %d frames of %d; the configuration says %d", want, frame, got)
 		}
 	}
+}
+
+// TestExtentsBesideOthers: the default number of extents is enough for a flow that needs some, beside more flows that need
+// none than there are extents.
+func TestExtentsBesideOthers(t *testing.T) {
+	dir := testenv.DiskDir(t)
+	var text strings.Builder
+	text.WriteString("region: {size: 64MiB, pages: ordinary}\nflows:\n")
+	for i := range 20 {
+		fmt.Fprintf(&text, "  - {name: f%d, from: {generate: 64, rate: 1}, to: {discard: true}}\n", i)
+	}
+	fmt.Fprintf(&text, "  - {name: file, from: {generate: 64, rate: 1}, to: {file: %s/f, segment: {size: 8MiB}, prepare: none}}\n", dir)
+	c, err := config.Parse("test.yaml", []byte(text.String()), config.Options{})
+	testenv.Must(t, err)
+	d, err := Open(c, Options{Log: slog.New(slog.DiscardHandler)})
+	testenv.Must(t, err)
+	defer func() { testenv.Check(t, d.Close()) }()
+	testenv.Must(t, d.Start())
 }

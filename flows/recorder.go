@@ -89,7 +89,7 @@ func (f *Flow) noteLosses(r *pipeline.Run) {
 		f.losses.skip--
 		return
 	}
-	f.losses.skip = len(f.share().Config.Flows) / observedFlows
+	f.losses.skip = len(f.shared().Config.Flows) / observedFlows
 	s := f.describe()
 	if r.Flow.Observe(&s) == nil { // else the next status logs it
 		f.losses.note(f.trace, &s)

@@ -183,20 +183,25 @@ func (c *Config) needs() (all, exact Needs) {
 	return all, exact
 }
 
-// Share returns a flow's share of the frames and extents of a region. All shares are equal, and
-// never larger than the exact needs of other flows permit. The configuration does not determine the
-// rings of interfaces; they use what flows leave of their shares.
-func (c *Config) Share(frames, extents int) (framesEach, extentsEach int) {
-	_, exact := c.needs()
-	others := 0
+// Share returns what a flow may have of the frames and extents of a region: what it needs, and an equal part of what the
+// needs of all flows leave. Extents are for flows that need some. The configuration does not determine the rings of
+// interfaces; they use what flows leave of their shares. Rings are longer the more frames there are, so a flow gets no more
+// beyond its needs than if all flows had the same: a reload finds frames for others.
+func (c *Config) Share(f *Flow, frames, extents int) (ownFrames, ownExtents int) {
+	all, _ := c.needs()
+	framesOf, extentsOf := 0, 0
 	for i := range c.Flows {
-		if !c.Flows[i].Needs(&c.Region).Exact {
-			others++
+		if n := c.Flows[i].Needs(&c.Region); !n.Exact {
+			framesOf++
+			extentsOf += min(n.Extents, 1)
 		}
 	}
-	all := max(1, len(c.Flows))
-	others = max(1, others)
-	return min(frames/all, max(0, frames-exact.Frames)/others), min(extents/all, max(0, extents-exact.Extents)/others)
+	n := f.Needs(&c.Region)
+	ownFrames = n.Frames - n.Own + min(frames/max(1, len(c.Flows)), max(0, frames-all.Frames)/max(1, framesOf))
+	if n.Extents > 0 {
+		ownExtents = n.Extents + max(0, extents-all.Extents)/max(1, extentsOf)
+	}
+	return ownFrames, ownExtents
 }
 
 // defaultExtents returns the default number of extents: more than the flows need, if the region has

@@ -136,9 +136,9 @@ func (e *Env) PlacesOf(p *config.Peer) (all []*cluster.Place, err error) {
 // MinExtents is how many extents a packed layout needs: one is filled while another is written.
 const MinExtents = 2
 
-// TakeExtents takes extents: at most most of the flow's quota.
+// TakeExtents takes extents: at most most of the flow's quota, and MinExtents at least.
 func (e *Env) TakeExtents(most int) ([]umem.Frame, error) {
-	extents := make([]umem.Frame, min(most, e.Shared.Quota.Extents))
+	extents := make([]umem.Frame, max(MinExtents, min(most, e.Shared.Quota.Extents)))
 	got := e.Holder.TakeExtents(extents)
 	if got < MinExtents {
 		return nil, fmt.Errorf("the region has %d free extents for this flow; layout packed needs %d at least: raise region.extents", got, MinExtents)

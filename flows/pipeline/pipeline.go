@@ -310,9 +310,16 @@ func (p *Pipeline) CountLost(s *status.Flow) {
 	p.sink.CountLost(s, p.source.Accepted())
 }
 
+// ExtentHolder is a source that takes extents of the flow's quota. The sink has the rest.
+type ExtentHolder interface{ Extents() int }
+
 // Shrink gives back what exceeds the flow's quota.
 func (p *Pipeline) Shrink(q Quota) (over bool) {
-	frames, extents := p.source.Shrink(q), p.sink.Shrink(q)
+	frames := p.source.Shrink(q)
+	if h, ok := p.source.(ExtentHolder); ok {
+		q.Extents -= h.Extents()
+	}
+	extents := p.sink.Shrink(q)
 	return frames || extents
 }
 

@@ -155,6 +155,9 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	frames := make([]umem.Frame, min(most, max(least, quota)))
 	s.total = take(frames)
 	s.free.Push(frames[:s.total]...)
+	if s.long {
+		e.Shared.Quota.Extents -= s.total // the rest of the flow has what is left
+	}
 	if s.total < least {
 		return fmt.Errorf("the region has %d free %s for messages; %d clients with a window of %d need %d at least, and what becomes of their messages %d of those: raise region.size or region.extents, or lower clients or window",
 			s.total, kind, clients, from.Window, least, c.MinReserve)

@@ -283,6 +283,14 @@ func (s *Source) Check(time.Time) (waits, ends error) {
 	return s.checkDevices()
 }
 
+// Extents implements pipeline.ExtentHolder.
+func (s *Source) Extents() int {
+	if !s.long {
+		return 0
+	}
+	return s.total
+}
+
 // Shrink implements pipeline.Source.
 func (s *Source) Shrink(q pipeline.Quota) (over bool) {
 	quota := q.Frames

@@ -41,7 +41,7 @@ func TestAgainstIdle(t *testing.T) {
 		{name: "a generator of one packet a second", flows: slow}, {name: "these six", flows: taken + copied + log + blocks + nvme + slow},
 		{name: "these and one of each other kind", flows: taken + copied + log + blocks + nvme + slow + others, parts: parts}, {name: "50 captures by AF_XDP", flows: fifty.String()},
 	} {
-		d := daemon.Launch(t, testenv.Program(t, "cmd/unifiedd"), &pair.B, t.TempDir(), "region: {size: 2GiB, extent: 256KiB, extents: 3000, pages: ordinary}\n"+one.parts+"flows:\n"+one.flows)
+		d := daemon.Launch(t, testenv.Program(t, "cmd/unifiedd"), &pair.B, t.TempDir(), "region: {size: 2GiB, extent: 256KiB, pages: ordinary}\n"+one.parts+"flows:\n"+one.flows)
 		d.Running(t)
 		s, err := d.Status()
 		testenv.Must(t, err)
