@@ -80,7 +80,7 @@ func (a *Attributes) CheckRanges(given Mask) error {
 // Address is the path to a peer: struct ibv_ah_attr.
 type Address struct {
 	GID          GID // of the peer; zero: by LID alone, on one InfiniBand subnet
-	GIDIndex     uint8
+	GIDIndex     uint16
 	HopLimit     uint8
 	TrafficClass uint8
 	FlowLabel    uint32 // 20 bits

@@ -129,7 +129,7 @@ func (g *handshake) sit(may Range) error {
 func (g *handshake) prepare() (connect.End, error) {
 	s := g.server
 	e := s.config.Endpoint
-	settings, err := e.Settings(g.request.Remote().Parameters.GID.Addr())
+	settings, err := e.Settings(g.request.Local(), g.request.Remote().Parameters.GID.Addr())
 	if err != nil {
 		return connect.End{}, err
 	}

@@ -213,7 +213,7 @@ func (v *visit) prepare() (e connect.End, err error) {
 		}
 		v.unread = told + 1
 	}
-	if e.Settings, err = at.Settings(v.request.Remote().Parameters.GID.Addr()); err != nil {
+	if e.Settings, err = at.Settings(v.request.Local(), v.request.Remote().Parameters.GID.Addr()); err != nil {
 		return e, err
 	}
 	e.Settings.Access = rdma.RemoteWrite // of the slots

@@ -108,7 +108,7 @@ func (l *Links) Answer(do stream.Doer, path int, q *connect.Request, h *protocol
 	if gid := q.Remote().Parameters.GID; !gid.IsZero() {
 		to = gid.Addr()
 	}
-	settings, err := l.paths[path].endpoint.Settings(to)
+	settings, err := l.paths[path].endpoint.Settings(q.Local(), to)
 	if err != nil {
 		return nil, nil, err
 	}

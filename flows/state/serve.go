@@ -263,7 +263,7 @@ func (s *Server) leave() {
 // connect makes a queue pair over which the reader may READ the state's memory, and connects it.
 func (s *Server) connect(q *connect.Request) (rdma.QueuePair, *connect.Conn, error) {
 	e := s.config.Endpoint
-	settings, err := e.Settings(q.Remote().Parameters.GID.Addr())
+	settings, err := e.Settings(q.Local(), q.Remote().Parameters.GID.Addr())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -82,7 +82,7 @@ func (v *server) tellNext(q *connect.Request, h *protocol.Hello) error {
 	if err != nil {
 		return err
 	}
-	e, err := v.newEnd(q.Remote().Parameters.GID)
+	e, err := v.newEnd(q)
 	if err != nil {
 		return err
 	}

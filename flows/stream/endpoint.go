@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -88,15 +89,19 @@ const (
 	rnrRetries = 7
 )
 
-// Settings returns the settings for a queue pair to a peer. They use the device's address with a
-// route to the peer. The zero Addr stands for any peer.
-func (e *Endpoint) Settings(peer netip.Addr) (connect.Settings, error) {
+// Settings returns the settings for a queue pair to a peer. They use the local address of the TCP connection if the device has
+// it, because the peer expects it, and else another one of the peer's family. The zero Addr stands for any peer, and for a
+// local address that is not known.
+func (e *Endpoint) Settings(local, peer netip.Addr) (connect.Settings, error) {
 	s := connect.Defaults()
 	s.Port, s.Timeout, s.Retries, s.RNRRetries = e.Port, ackTimeout, ackRetries, rnrRetries
 	s.TrafficClass, s.SL = e.Class.TrafficClass, e.Class.Priority
 	table, err := e.Device.GIDs(e.Port)
 	if err == nil {
-		s.GID, err = rdma.ChooseGID(table, peer)
+		own := slices.DeleteFunc(slices.Clone(table), func(g rdma.GIDEntry) bool { return g.GID.Addr().Unmap() != local })
+		if s.GID, err = rdma.ChooseGID(own, peer); err != nil {
+			s.GID, err = rdma.ChooseGID(table, peer)
+		}
 	}
 	if err != nil {
 		return s, fmt.Errorf("choose an address of RDMA device %s: %w", e.Device.Name(), err)
@@ -111,13 +116,24 @@ func (e *Endpoint) SettingsTo(ctx context.Context, address string) (connect.Sett
 		return connect.Settings{}, fmt.Errorf("look up the peer's address: %w", err)
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return e.Settings(ip.WithZone(""))
+		return e.Settings(sourceTo(ip), ip.WithZone(""))
 	}
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return connect.Settings{}, fmt.Errorf("look up the peer's address: %w", err)
 	}
-	return e.Settings(found[0].WithZone(""))
+	return e.Settings(sourceTo(found[0]), found[0].WithZone(""))
+}
+
+// sourceTo returns the address from which the kernel would send to a peer; the zero Addr if there is no route. Nothing is sent.
+func sourceTo(peer netip.Addr) netip.Addr {
+	const anyPort = 9
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer, anyPort)))
+	if err != nil {
+		return netip.Addr{}
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
 }
 
 // CheckGID refuses a peer whose queue pair has another address than its connection. Such a peer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -95,7 +96,7 @@ func (p *raw) prepare() {
 func (p *raw) connect(address string, h protocol.Hello, c connect.Config) (err error) {
 	p.Helper()
 	e := connect.End{Queue: p.pair}
-	e.Settings, err = p.at.Settings(p.ns.IP)
+	e.Settings, err = p.at.Settings(netip.Addr{}, p.ns.IP)
 	p.must(err)
 	e.Parameters, err = connect.Prepare(p.at.Device, p.pair, e.Settings)
 	p.must(err)

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func (m *impostor) answer(change func(*protocol.Hello) []byte) {
 	m.session = h.Session
 	h.Next, h.Window, h.Message, h.Durability = 1, 8, 1024, protocol.Received
 	e := connect.End{Queue: m.pair, Hello: change(&h)}
-	e.Settings, err = m.at.Settings(m.ns.IP)
+	e.Settings, err = m.at.Settings(netip.Addr{}, m.ns.IP)
 	m.must(err)
 	e.Settings.Access = m.access
 	e.Parameters, err = connect.Prepare(m.at.Device, m.pair, e.Settings)

@@ -191,7 +191,7 @@ func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect
 	if err := v.supersede(&who); err != nil {
 		return nil, nil, err
 	}
-	e, err := v.newEnd(q.Remote().Parameters.GID)
+	e, err := v.newEnd(q)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -255,12 +255,12 @@ func (v *server) supersede(w *sender) error {
 }
 
 // newEnd makes a queue pair in INIT.
-func (v *server) newEnd(remote rdma.GID) (e connect.End, err error) {
+func (v *server) newEnd(q *connect.Request) (e connect.End, err error) {
 	at, to := v.config.Endpoint, netip.Addr{}
-	if !remote.IsZero() {
+	if remote := q.Remote().Parameters.GID; !remote.IsZero() {
 		to = remote.Addr()
 	}
-	if e.Settings, err = at.Settings(to); err != nil {
+	if e.Settings, err = at.Settings(q.Local(), to); err != nil {
 		return e, err
 	}
 	e.Settings.Access = rdma.RemoteRead // of no bytes: no memory of the domain may be read

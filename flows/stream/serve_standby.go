@@ -19,7 +19,7 @@ func (v *server) standBy(q *connect.Request, h *protocol.Hello, log *slog.Logger
 		return
 	}
 	defer v.standing.Add(-1)
-	e, err := v.newEnd(q.Remote().Parameters.GID)
+	e, err := v.newEnd(q)
 	if err != nil {
 		v.turnAway(q, err)
 		log.Warn("peer refused", protocol.LogReason(err), "err", err)

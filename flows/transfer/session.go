@@ -256,7 +256,7 @@ func (s *session) connect() (*connect.Conn, error) {
 	r := s.receiver
 	e := connect.End{Queue: s.link.pair}
 	var err error
-	if e.Settings, err = r.config.Endpoint.Settings(s.offer.Remote().Parameters.GID.Addr()); err != nil {
+	if e.Settings, err = r.config.Endpoint.Settings(s.offer.Local(), s.offer.Remote().Parameters.GID.Addr()); err != nil {
 		return nil, err
 	}
 	e.Settings.Access = rdma.RemoteWrite // of what is granted

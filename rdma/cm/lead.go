@@ -30,7 +30,7 @@ func (i *identifier) attributes(to rdma.State) (rdma.Attributes, rdma.Mask, erro
 func (p *path) of() rdma.Address {
 	a := rdma.Address{LID: p.lid, SL: p.sl, PathBits: p.pathBits, StaticRate: p.staticRate, Port: p.port}
 	if p.global != 0 {
-		a.GID, a.GIDIndex, a.HopLimit, a.TrafficClass, a.FlowLabel = p.gid, p.index, p.hops, p.class, p.flow
+		a.GID, a.GIDIndex, a.HopLimit, a.TrafficClass, a.FlowLabel = p.gid, uint16(p.index), p.hops, p.class, p.flow
 	}
 	return a
 }

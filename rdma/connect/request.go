@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
+	"net/netip"
 	"sync/atomic"
 )
 
@@ -22,6 +24,15 @@ var errAnswered = errors.New("the request was answered before")
 
 // Peer returns the identity of the peer.
 func (r *Request) Peer() Peer { return r.session.peer }
+
+// Local returns the address here that the peer has connected to; the zero Addr if it is no IP address.
+func (r *Request) Local() netip.Addr {
+	tcp, ok := r.session.conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
 
 // Remote returns the peer's offer. The caller must not change it.
 func (r *Request) Remote() *Offer { return &r.remote }

@@ -35,7 +35,7 @@ func Defaults() Settings {
 func (s *Settings) AddressOf(remote Parameters) rdma.Address {
 	a := rdma.Address{LID: remote.LID, SL: s.SL, Port: s.Port}
 	if !s.GID.GID.IsZero() {
-		a.GID, a.GIDIndex, a.HopLimit, a.TrafficClass = remote.GID, uint8(s.GID.Index), s.HopLimit, s.TrafficClass
+		a.GID, a.GIDIndex, a.HopLimit, a.TrafficClass = remote.GID, uint16(s.GID.Index), s.HopLimit, s.TrafficClass
 	}
 	return a
 }

@@ -82,7 +82,7 @@ func markCongestion(ip []byte) {
 func TestServiceLevelOutOfRange(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a := g.sides[0]
-	address := rdma.Address{GID: g.sides[1].gid.GID, GIDIndex: uint8(a.gid.Index), Port: 1, SL: 8}
+	address := rdma.Address{GID: g.sides[1].gid.GID, GIDIndex: uint16(a.gid.Index), Port: 1, SL: 8}
 	if _, err := a.pd.NewAddressHandle(address); err == nil || !strings.Contains(err.Error(), "service level 8") {
 		t.Errorf("service level 8: %v", err)
 	}

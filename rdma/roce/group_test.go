@@ -27,7 +27,7 @@ func TestGroups(t *testing.T) {
 				g.must(e.qp.(rdma.Member).Attach(group))
 			}
 			h := testenv.Opened(g, func() (rdma.AddressHandle, error) {
-				return a.pd.NewAddressHandle(rdma.Address{GID: group, GIDIndex: uint8(a.gid.Index), Port: 1})
+				return a.pd.NewAddressHandle(rdma.Address{GID: group, GIDIndex: uint16(a.gid.Index), Port: 1})
 			})
 			r := rdma.SendRequest{ID: 1, Op: rdma.Send, RemoteQPN: 0xffffff, RemoteQKey: qkey, Handle: h.ID()}
 			want := a.fill(0, 300, 5)

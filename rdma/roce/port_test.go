@@ -76,7 +76,7 @@ func (s *side) portConfig(name string, transport rdma.Transport) msg.Config {
 	s.must(err)
 	p := msg.Peer{QueuePair: q, Message: 4096 - landing}
 	if transport == rdma.UD {
-		p.Handle, err = s.pd.NewAddressHandle(rdma.Address{GID: s.gid.GID, GIDIndex: uint8(s.gid.Index), Port: 1})
+		p.Handle, err = s.pd.NewAddressHandle(rdma.Address{GID: s.gid.GID, GIDIndex: uint16(s.gid.Index), Port: 1})
 		s.must(err)
 	}
 	c.QueuePairs = []msg.Peer{p}

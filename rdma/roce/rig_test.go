@@ -150,7 +150,7 @@ const qkey = 0x11111111
 // attributes returns the attributes for all states. Tests change some of them.
 func attributes(to *side, remote uint32, mtu rdma.MTU, from *side) rdma.Attributes {
 	return rdma.Attributes{Port: 1, Access: rdma.Remote, QKey: qkey, PathMTU: mtu, RemoteQPN: remote, ReceivePSN: 0xfffffe, SendPSN: 0xfffffe,
-		Address: rdma.Address{GID: to.gid.GID, GIDIndex: uint8(from.gid.Index)}, MaxReads: 8, MaxRemoteReads: 8, MinRNRTimer: 1, Timeout: from.timeout, Retries: 6, RNRRetries: 6}
+		Address: rdma.Address{GID: to.gid.GID, GIDIndex: uint16(from.gid.Index)}, MaxReads: 8, MaxRemoteReads: 8, MinRNRTimer: 1, Timeout: from.timeout, Retries: 6, RNRRetries: 6}
 }
 
 // lead takes the queue pair to RTS.

@@ -159,7 +159,7 @@ func (e *end) sender(offset uint64) rdma.GID {
 func (e *end) handle(to *side) rdma.AddressHandle {
 	e.Helper()
 	return testenv.Opened(e.rig, func() (rdma.AddressHandle, error) {
-		return e.pd.NewAddressHandle(rdma.Address{GID: to.gid.GID, GIDIndex: uint8(e.gid.Index), Port: 1})
+		return e.pd.NewAddressHandle(rdma.Address{GID: to.gid.GID, GIDIndex: uint16(e.gid.Index), Port: 1})
 	})
 }
 

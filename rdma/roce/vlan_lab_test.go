@@ -93,7 +93,7 @@ func TestPriority(t *testing.T) {
 	g.must(a.lead(rdma.Attributes{Port: 1, QKey: qkey}))
 	for sl, want := range map[uint8]string{0: "p 2", 5: "p 5"} {
 		h := testenv.Opened(g, func() (rdma.AddressHandle, error) {
-			return a.pd.NewAddressHandle(rdma.Address{GID: rdma.GIDOf(pair.B.IP), GIDIndex: uint8(a.gid.Index), Port: 1, SL: sl, TrafficClass: 104})
+			return a.pd.NewAddressHandle(rdma.Address{GID: rdma.GIDOf(pair.B.IP), GIDIndex: uint16(a.gid.Index), Port: 1, SL: sl, TrafficClass: 104})
 		})
 		a.send(rdma.SendRequest{ID: 1, Op: rdma.Send, Handle: h.ID(), RemoteQPN: 77, RemoteQKey: qkey}, a.sge(0, 100))
 		a.want(1, rdma.SendDone, rdma.Success)

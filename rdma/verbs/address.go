@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -103,6 +104,9 @@ func (d *device) address(a rdma.Address) (C.struct_ibv_ah_attr, error) {
 	if a.HopLimit == 0 {
 		a.HopLimit = hops
 	}
+	if a.GIDIndex > math.MaxUint8 {
+		return to, fmt.Errorf("place %d of the GID table: the verbs API has %d places", a.GIDIndex, math.MaxUint8+1)
+	}
 	to.is_global = 1
 	to.grh = C.struct_ibv_global_route{dgid: C.union_ibv_gid(a.GID), flow_label: C.uint32_t(a.FlowLabel), sgid_index: C.uint8_t(a.GIDIndex),
 		hop_limit: C.uint8_t(a.HopLimit), traffic_class: C.uint8_t(a.TrafficClass)}
@@ -113,7 +117,7 @@ func (d *device) address(a rdma.Address) (C.struct_ibv_ah_attr, error) {
 func addressOf(a C.struct_ibv_ah_attr) rdma.Address {
 	of := rdma.Address{LID: uint16(a.dlid), SL: uint8(a.sl), PathBits: uint8(a.src_path_bits), StaticRate: uint8(a.static_rate), Port: uint8(a.port_num)}
 	if a.is_global != 0 {
-		of.GID, of.GIDIndex, of.HopLimit = rdma.GID(a.grh.dgid), uint8(a.grh.sgid_index), uint8(a.grh.hop_limit)
+		of.GID, of.GIDIndex, of.HopLimit = rdma.GID(a.grh.dgid), uint16(a.grh.sgid_index), uint8(a.grh.hop_limit)
 		of.TrafficClass, of.FlowLabel = uint8(a.grh.traffic_class), uint32(a.grh.flow_label)
 	}
 	return of

@@ -150,7 +150,7 @@ func wrongChanges(b *bench) {
 	err := e.qp.Modify(rdma.Attributes{State: rdma.ReadyToSend}, rdma.MaskState)
 	refused(b.t, err, rdma.ErrState, "from RESET to RTS")
 	e.toInit()
-	a := rdma.Attributes{State: rdma.ReadyToReceive, PathMTU: b.mtu, Address: rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index)}}
+	a := rdma.Attributes{State: rdma.ReadyToReceive, PathMTU: b.mtu, Address: rdma.Address{GID: b.gid.GID, GIDIndex: uint16(b.gid.Index)}}
 	all := rdma.MaskState | rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskRemoteQPN | rdma.MaskReceivePSN | rdma.MaskMaxRemoteReads | rdma.MaskMinRNRTimer
 	for says, change := range map[string]func(*rdma.Attributes){
 		"RemoteQPN 0x1000000": func(a *rdma.Attributes) { a.RemoteQPN = 1 << 24 },

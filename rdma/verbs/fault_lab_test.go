@@ -230,7 +230,7 @@ func lostDatagrams(b *bench) {
 	x.connect(0)
 	y.connect(0)
 	handle := testenv.Opened(b.t, func() (rdma.AddressHandle, error) {
-		return b.pd.NewAddressHandle(rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index), Port: 1})
+		return b.pd.NewAddressHandle(rdma.Address{GID: b.gid.GID, GIDIndex: uint16(b.gid.Index), Port: 1})
 	})
 	good := rdma.SendRequest{ID: 1, Op: rdma.Send, Flags: rdma.Signaled, Handle: handle.ID(), RemoteQPN: y.qp.QPN(), RemoteQKey: qkey}
 	for _, change := range []func(*rdma.SendRequest){

@@ -246,7 +246,7 @@ func gidTables(b *bench) {
 
 // handles: numbers of closed address handles are reused, and a closed one is refused.
 func handles(b *bench) {
-	to := rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index), Port: 1}
+	to := rdma.Address{GID: b.gid.GID, GIDIndex: uint16(b.gid.Index), Port: 1}
 	first := testenv.Opened(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
 	second := testenv.Opened(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
 	if first.ID() == 0 || first.ID() == second.ID() {

@@ -113,7 +113,7 @@ func (p *portBench) peer(c *msg.Config, s portShape) msg.Peer {
 	peer := msg.Peer{QueuePair: q, Message: 4096 - landing}
 	if s.transport == rdma.UD {
 		peer.Message = uint64(p.mtu.Bytes())
-		peer.Handle, err = p.pd.NewAddressHandle(rdma.Address{GID: p.gid.GID, GIDIndex: uint8(p.gid.Index), Port: 1})
+		peer.Handle, err = p.pd.NewAddressHandle(rdma.Address{GID: p.gid.GID, GIDIndex: uint16(p.gid.Index), Port: 1})
 		testenv.Must(p.t, err)
 	}
 	return peer

@@ -150,7 +150,7 @@ func (e *end) connectWith(peer uint32, rnr uint8) {
 		e.to = e.b.gid.GID
 	}
 	a := rdma.Attributes{State: rdma.ReadyToReceive, PathMTU: e.b.mtu, RemoteQPN: peer, ReceivePSN: 77, MaxRemoteReads: 4, MinRNRTimer: 1,
-		Address: rdma.Address{GID: e.to, GIDIndex: uint8(e.b.gid.Index)}}
+		Address: rdma.Address{GID: e.to, GIDIndex: uint16(e.b.gid.Index)}}
 	b := rdma.Attributes{State: rdma.ReadyToSend, SendPSN: 77, Timeout: 14, Retries: 3, RNRRetries: rnr, MaxReads: 4}
 	path := rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskRemoteQPN | rdma.MaskReceivePSN
 	switch e.qp.Config().Transport {

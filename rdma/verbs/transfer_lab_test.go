@@ -230,7 +230,7 @@ func datagrams(b *bench) {
 	x.connect(0)
 	y.connect(0)
 	handle := testenv.Opened(b.t, func() (rdma.AddressHandle, error) {
-		return b.pd.NewAddressHandle(rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index), Port: 1})
+		return b.pd.NewAddressHandle(rdma.Address{GID: b.gid.GID, GIDIndex: uint16(b.gid.Index), Port: 1})
 	})
 	for _, size := range []uint32{0, 1, 255, uint32(b.mtu.Bytes())} {
 		for _, op := range []rdma.Op{rdma.Send, rdma.SendImmediate} {

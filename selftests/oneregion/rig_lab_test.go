@@ -151,7 +151,7 @@ func (r *rig) connect(dev rdma.Device, qp rdma.QueuePair, peer uint32, address s
 	}{
 		{rdma.Attributes{State: rdma.Init, Port: 1}, rdma.MaskPKeyIndex | rdma.MaskPort | rdma.MaskAccess},
 		{rdma.Attributes{State: rdma.ReadyToReceive, PathMTU: port.ActiveMTU, RemoteQPN: peer, MaxRemoteReads: 1, MinRNRTimer: 12,
-			Address: rdma.Address{GID: gid.GID, GIDIndex: uint8(gid.Index), HopLimit: 64, Port: 1}},
+			Address: rdma.Address{GID: gid.GID, GIDIndex: uint16(gid.Index), HopLimit: 64, Port: 1}},
 			rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskRemoteQPN | rdma.MaskReceivePSN | rdma.MaskMaxRemoteReads | rdma.MaskMinRNRTimer},
 		{rdma.Attributes{State: rdma.ReadyToSend, Timeout: 14, Retries: 6, RNRRetries: 6, MaxReads: 1},
 			rdma.MaskTimeout | rdma.MaskRetries | rdma.MaskRNRRetries | rdma.MaskSendPSN | rdma.MaskMaxReads},

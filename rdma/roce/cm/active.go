@@ -160,7 +160,7 @@ func (r *route) resolve(ctx context.Context, p cm.Path) error {
 	if err != nil {
 		return err
 	}
-	r.path = peerPath{uint8(local.Index), local.GID, rdma.GIDOf(p.To.Addr())}
+	r.path = peerPath{uint16(local.Index), local.GID, rdma.GIDOf(p.To.Addr())}
 	source := uint16(firstPort + random()%(1<<16-firstPort))
 	r.place = cm.DeviceAddress{Device: m.device.Name(), Port: 1, Local: netip.AddrPortFrom(local.GID.Addr(), source), Remote: p.To}
 	return r.look(ctx)

@@ -13,7 +13,7 @@ import (
 
 // peerPath is a pair of a local and a remote address.
 type peerPath struct {
-	place         uint8 // index of the local address in the GID table
+	place         uint16 // index of the local address in the GID table
 	local, remote rdma.GID
 }
 

@@ -193,10 +193,10 @@ func mapped(b []byte) (g rdma.GID) {
 	return g
 }
 
-func (m *gsiQP) place(g rdma.GID) (uint8, bool) {
+func (m *gsiQP) place(g rdma.GID) (uint16, bool) {
 	for _, e := range m.table {
 		if e.GID == g {
-			return uint8(e.Index), true
+			return uint16(e.Index), true
 		}
 	}
 	return 0, false

@@ -6,22 +6,27 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// MaxGIDs is the number of entries of a table: as many as an address's GIDIndex can name. Further
-// addresses wait for a free entry.
-const MaxGIDs = 256
+// MaxGIDs is the number of entries of a table. Further addresses wait for a free entry. Cards have up to 256, as many as the
+// verbs API can name; hosts of many addresses have more on one interface.
+const MaxGIDs = 1024
 
 // table is a table of GIDs. The zero address marks a free entry.
 type table []address
 
 // update makes the table equal to the present addresses. An address that was there keeps its index.
 func (t *table) update(now []address) {
+	missing := make(map[address]bool, len(now))
+	for _, a := range now {
+		missing[a] = true
+	}
 	for i, a := range *t {
-		if !slices.Contains(now, a) {
+		if !missing[a] {
 			(*t)[i] = address{}
 		}
+		delete(missing, a)
 	}
 	for _, a := range now {
-		if !slices.Contains(*t, a) {
+		if missing[a] {
 			t.add(a)
 		}
 	}
