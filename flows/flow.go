@@ -44,6 +44,7 @@ type Flow struct {
 	run      *pipeline.Run  // nil unless running
 	quit     chan struct{}
 	ended    chan struct{} // closed when the run has been released
+	outset   *outset       // of the last run
 	last     status.Flow   // of the last run
 	state    status.State
 	since    time.Time
@@ -160,9 +161,9 @@ func (f *Flow) setRun(r *pipeline.Run) {
 	defer f.mu.Unlock()
 	f.run, f.state, f.since, f.err, f.rate = r, status.Running, time.Now(), nil, rate{}
 	f.quit, f.ended, f.ran = make(chan struct{}), make(chan struct{}), time.Now()
-	f.losses = losses{}
+	f.losses, f.outset = losses{}, newOutset()
 	f.noteState(status.Running, nil)
-	go f.watch(r, f.quit, f.ended)
+	go f.watch(r, f.outset, f.quit, f.ended)
 	f.log.Info("flow runs", append([]any{"from", pipeline.Origin(f.config.From), "to", pipeline.Destination(f.config.To)}, r.Flow.Announce()...)...)
 }
 

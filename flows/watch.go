@@ -22,9 +22,9 @@ const (
 )
 
 // watch runs on its own goroutine until the flow is to stop, fails or is done, and then ends the flow.
-func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{}) {
+func (f *Flow) watch(r *pipeline.Run, o *outset, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
-	state, err := f.observe(r, quit)
+	state, err := f.observe(r, o, quit)
 	err = errors.Join(err, f.joined.Close())
 	if cut, is := errors.AsType[*replica.CutError](err); is {
 		f.deposed.Cut.Add(cut.Records)
@@ -42,6 +42,7 @@ func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{
 		err = r.Flow.Diagnose(err)
 	}
 	f.end(r, state, err)
+	o.over(err)
 	f.afterEnd()
 }
 
@@ -57,7 +58,7 @@ func (f *Flow) giveUp(r *pipeline.Run) {
 
 // observe waits for the end of a flow and returns its state. It learns of an error and of the end from Err, and
 // wakes up once a second together with all other flows.
-func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (status.State, error) {
+func (f *Flow) observe(r *pipeline.Run, o *outset, quit <-chan struct{}) (status.State, error) {
 	first := time.NewTimer(pollInterval)
 	defer first.Stop()
 	for checked := time.Now(); ; {
@@ -84,6 +85,7 @@ func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (status.State, err
 		if err := f.second(r); err != nil {
 			return status.Failed, err
 		}
+		o.checked()
 	}
 }
 

@@ -49,7 +49,7 @@ func TestIdleFlowsShareOneTimer(t *testing.T) {
 			r := &pipeline.Run{Flow: q, Err: pipeline.NewFirstError()}
 			runs, all = append(runs, r), append(all, q)
 			go func() {
-				state, err := (&Flow{seconds: s}).observe(r, quit)
+				state, err := (&Flow{seconds: s}).observe(r, newOutset(), quit)
 				ends <- end{state, err}
 			}()
 			time.Sleep(7 * time.Millisecond) // they begin at different times

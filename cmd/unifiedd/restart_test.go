@@ -134,7 +134,8 @@ func TestInterfaceComesBack(t *testing.T) {
 	for _, name := range all[:2] {
 		r.flow(t, name, "to be tried again", retried)
 	}
-	testenv.Must(t, control.StopFlow(t.Context(), r.socket(), "cap"))
+	_, err := control.StopFlow(t.Context(), r.socket(), "cap")
+	testenv.Must(t, err)
 	if s := r.flow(t, "cap", "to be stopped", func(f *status.Flow) bool { return f.State == status.Stopped }); !s.NextStart.IsZero() {
 		t.Errorf("%+v", s)
 	}
@@ -144,7 +145,8 @@ func TestInterfaceComesBack(t *testing.T) {
 		if s := r.flow(t, name, "to be listed", func(*status.Flow) bool { return true }); s.State != state {
 			t.Errorf("%s is %s", name, s.State)
 		}
-		testenv.Must(t, control.StartFlow(t.Context(), r.socket(), name))
+		_, err := control.StartFlow(t.Context(), r.socket(), name)
+		testenv.Must(t, err)
 		r.flow(t, name, "to run when it is started", up)
 	}
 }

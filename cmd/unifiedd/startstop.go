@@ -11,7 +11,8 @@ import (
 
 func newStart() *cobra.Command {
 	return newFlowCommand("start", control.StartFlow, "Start a flow of the running daemon", `Start one flow of the running daemon, the others untouched: one that was stopped,
-that failed, or that is done. 'unifiedd status' lists them.`)
+that failed, or that is done. 'unifiedd status' lists them. The command waits for about
+a second: the exit status is 1 if the flow has failed by then.`)
 }
 
 func newStop() *cobra.Command {
@@ -21,13 +22,18 @@ ends when that is done.`)
 }
 
 // newFlowCommand makes a command that acts on one flow of the daemon.
-func newFlowCommand(verb string, do func(ctx context.Context, socket, flow string) error, short, long string) *cobra.Command {
+func newFlowCommand(verb string, do func(ctx context.Context, socket, flow string) (state []byte, err error), short, long string) *cobra.Command {
 	var socket string
 	c := &cobra.Command{
 		Use: verb + " FLOW", Short: short, Long: long,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: completeFlows(&socket, anyFlow),
 		RunE: func(c *cobra.Command, args []string) error {
-			return do(c.Context(), socket, args[0])
+			state, err := do(c.Context(), socket, args[0])
+			if err != nil {
+				return err
+			}
+			_, err = c.OutOrStdout().Write(state)
+			return err
 		},
 	}
 	addSocket(c, &socket)

@@ -21,17 +21,16 @@ func Status(ctx context.Context, socket string) ([]byte, error) {
 	return request(ctx, socket, http.MethodGet, "/status", nil)
 }
 
-// StartFlow makes the daemon start a flow. Other flows are not affected.
-func StartFlow(ctx context.Context, socket, flow string) error {
-	_, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/start", nil)
-	return err
+// StartFlow makes the daemon start a flow, and returns the flow's state when it has run for about a second, or has ended.
+// The error is that of a flow that does not start, or that has failed. Other flows are not affected.
+func StartFlow(ctx context.Context, socket, flow string) (state []byte, err error) {
+	return request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/start", nil)
 }
 
-// StopFlow makes the daemon stop a flow. It returns when the flow has written and flushed
+// StopFlow makes the daemon stop a flow, and returns the flow's state when the flow has written and flushed
 // everything. This takes as long as the disk needs.
-func StopFlow(ctx context.Context, socket, flow string) error {
-	_, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/stop", nil)
-	return err
+func StopFlow(ctx context.Context, socket, flow string) (state []byte, err error) {
+	return request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/stop", nil)
 }
 
 // TransferGroup makes another member lead the group of a flow. It returns when that one leads.

@@ -140,33 +140,42 @@ func controlHandler(r *Reloader, p *page.Server) *http.ServeMux {
 	return m
 }
 
-// start starts a flow unless it runs.
-func start(f *flows.Flow) error {
+// start starts a flow unless it runs, and waits until it has run for a moment.
+func start(ctx context.Context, f *flows.Flow) error {
 	if s := f.Status(); s.State.Up() {
 		return fmt.Errorf("flow %s runs already", s.Name)
 	}
-	return f.Start()
+	if err := f.Start(); err != nil {
+		return err
+	}
+	if err := f.Outset(ctx); err != nil {
+		return fmt.Errorf("flow %s started, and failed: %w", f.Name(), err)
+	}
+	return nil
 }
 
 // stop stops a flow if it runs, or is to start again by itself.
-func stop(f *flows.Flow) error {
+func stop(_ context.Context, f *flows.Flow) error {
 	if s := f.Status(); !s.State.Up() && s.NextStart.IsZero() {
 		return fmt.Errorf("%s, and does not run", stateAndError(&s))
 	}
 	return f.Stop()
 }
 
-// handleFlow returns a handler that applies do to the flow in the path.
-func handleFlow(d *flows.Daemon, do func(*flows.Flow) error) http.HandlerFunc {
+// handleFlow returns a handler that applies do to the flow in the path, and answers with the flow's state.
+func handleFlow(d *flows.Daemon, do func(context.Context, *flows.Flow) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := d.Flow(r.PathValue("name"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
 		}
-		if err := do(f); err != nil {
+		if err := do(r.Context(), f); err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
+			return
 		}
+		s := f.Status()
+		fmt.Fprintln(w, stateAndError(&s))
 	}
 }
 
