@@ -129,13 +129,14 @@ func (p *postrotate) file(path string) {
 	cmd := exec.Command(p.command, path)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C signals only the capture
-	if err := privsep.StartBare(cmd); err != nil {
+	wait, err := privsep.StartBare(cmd)
+	if err != nil {
 		fmt.Fprintf(p.errs, "-z %s %s: %v\n", p.command, path, err)
 		return
 	}
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, lowest)
 	go func() {
-		if err := cmd.Wait(); err != nil {
+		if err := wait(); err != nil {
 			fmt.Fprintf(p.errs, "-z %s %s: %v\n", p.command, path, err)
 		}
 	}()

@@ -61,11 +61,11 @@ func indexApart(ctx context.Context, path string) (time.Duration, error) {
 	cmd.Stderr = &said
 	start := privsep.StartBare
 	if self, err := caps.Self(); err == nil && self.Effective.Has(caps.DACOverride) { // needed for a segment that was given to another user
-		start = (*exec.Cmd).Start
+		start = func(cmd *exec.Cmd) (wait func() error, err error) { return cmd.Wait, cmd.Start() }
 	}
-	err := start(cmd)
+	wait, err := start(cmd)
 	if err == nil {
-		err = cmd.Wait()
+		err = wait()
 	}
 	if err != nil && said.Len() > 0 {
 		err = fmt.Errorf("%s", bytes.TrimSpace(said.Bytes()))

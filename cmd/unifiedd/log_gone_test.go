@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -16,6 +17,24 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
+
+// TestOutputReaderGone: a command whose output nobody reads any more ends by SIGPIPE, without a message.
+func TestOutputReaderGone(t *testing.T) {
+	program := testenv.Program(t, "cmd/unifiedd")
+	for _, args := range [][]string{{"version"}, {"help", "capture"}} {
+		read, write, err := os.Pipe()
+		testenv.Must(t, err)
+		testenv.Must(t, read.Close())
+		var said bytes.Buffer
+		cmd := exec.Command(program, args...)
+		cmd.Stdout, cmd.Stderr = write, &said
+		_ = cmd.Run()
+		testenv.Must(t, write.Close())
+		if s := cmd.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGPIPE || said.Len() > 0 {
+			t.Errorf("%v: %v: %s", args, cmd.ProcessState, &said)
+		}
+	}
+}
 
 // TestLogReaderGone: the process that reads what a command writes to stderr ends. That costs the lines, and nothing else,
 // whether the command was started with SIGPIPE ignored, as by systemd, or not.

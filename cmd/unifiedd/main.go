@@ -23,6 +23,10 @@ const (
 
 func main() {
 	os.Stderr = surviving(os.Stderr)
+	if os.Getpid() == 1 {
+		go func() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }()
+		reapOrphans()
+	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -141,7 +145,8 @@ through one region of memory that all of them use in place.
 Start with 'unifiedd doctor', which says what this machine can do.
 
 The exit status is 2 where the command line is wrong, and then nothing was begun; 1 where
-the command failed; else 0.`,
+the command failed; else 0. A command whose standard output nobody reads any more ends by
+SIGPIPE, as other programs do, without a message. If nobody reads standard error, it goes on.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

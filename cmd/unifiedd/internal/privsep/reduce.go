@@ -59,15 +59,21 @@ func setCapabilities(s caps.Set) error {
 	return unix.Capset(&header, &data[0])
 }
 
-// StartBare starts a program without the capabilities of this process, which the program would
-// inherit. The thread that starts it does nothing else and ends.
-func StartBare(cmd *exec.Cmd) (err error) {
-	osthread.Run(func() {
-		if err = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-			err = fmt.Errorf("take the capabilities from %s: %w", cmd.Path, err)
+// StartBare starts a program without the capabilities of this process, which the program would inherit. wait returns when the
+// program has ended. The thread that starts it does nothing else, and lives as long: a child whose thread has ended is one of
+// the first thread, which waits for all of its children if this is process 1.
+func StartBare(cmd *exec.Cmd) (wait func() error, err error) {
+	started, ended := make(chan error), make(chan error, 1)
+	go osthread.Run(func() {
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			started <- fmt.Errorf("take the capabilities from %s: %w", cmd.Path, err)
 			return
 		}
-		err = cmd.Start()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
 	})
-	return err
+	return func() error { return <-ended }, <-started
 }
