@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -37,4 +39,31 @@ func TestSegmentNotBegun(t *testing.T) {
 		t.Error(err)
 	}
 	testenv.Check(t, s.Close())
+}
+
+// TestIntervals: whenever packets come, a segment's interval begins a whole number of intervals after the first one, has its
+// first packet in it, and begins with a second if intervals are whole seconds: so no two have the same name, and none drifts.
+func TestIntervals(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		every := rapid.SampledFrom([]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second, time.Minute}).Draw(t, "every")
+		o := &segmentWriter{every: every}
+		at := time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC).Add(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "first")))
+		first := o.intervalStart(at)
+		if whole := every%time.Second == 0; whole && first != at.Truncate(time.Second) || !whole && first != at {
+			t.Fatalf("the first interval, of a packet at %v, begins at %v", at, first)
+		}
+		o.current = &segment.Segment{Opened: first}
+		for range rapid.IntRange(1, 50).Draw(t, "segments") {
+			last := o.current.Opened
+			if o.over(at) != (at.Sub(last) >= every) || !o.ends().Equal(last.Add(every)) {
+				t.Fatalf("at %v the interval of %v is over: %v; it ends at %v", at, last, o.over(at), o.ends())
+			}
+			at = last.Add(every + time.Duration(rapid.Int64Range(0, int64(3*every)).Draw(t, "silence")))
+			begins := o.intervalStart(at)
+			if begins.After(at) || at.Sub(begins) >= every || begins.Sub(first)%every != 0 || !begins.After(last) {
+				t.Fatalf("after the interval of %v, that of a packet at %v begins at %v", last, at, begins)
+			}
+			o.current = &segment.Segment{Opened: begins}
+		}
+	})
 }
