@@ -44,11 +44,20 @@ type OrderLimits struct {
 
 // OrderLength is where an order has its length.
 type OrderLength struct {
-	Offset int // of the first byte in an order
-	Bits   int // of the length, an unsigned number: 16 or 32
-	Order  ByteOrder
-	Add    int // bytes of an order that its length does not count
+	Protocol LengthProtocol // one whose orders say it in text; empty: the other fields say where
+	Offset   int            // of the first byte in an order
+	Bits     int            // of the length, an unsigned number: 16 or 32
+	Order    ByteOrder
+	Add      int // bytes of an order that its length does not count
 }
+
+// LengthProtocol is a protocol whose messages have their length in text.
+type LengthProtocol string
+
+// FIX has messages of TAG=VALUE, whose second field is the length (9=).
+const FIX LengthProtocol = "fix"
+
+var allLengthProtocols = []LengthProtocol{FIX}
 
 // PriceBand limits the price of orders.
 type PriceBand struct {
@@ -112,10 +121,11 @@ func (d *decoder) order(path string, n *yaml.Node, o *Order) {
 					o := &OrderLength{Bits: defaultLengthBits, Order: BigEndian}
 					l.Length = o
 					d.mapping(path, n, fields{
-						"offset": set(d, &o.Offset, parseInt),
-						"bits":   set(d, &o.Bits, parseInt),
-						"order":  set(d, &o.Order, oneOf(allByteOrders)),
-						"add":    set(d, &o.Add, parseInt),
+						"protocol": set(d, &o.Protocol, oneOf(allLengthProtocols)),
+						"offset":   set(d, &o.Offset, parseInt),
+						"bits":     set(d, &o.Bits, parseInt),
+						"order":    set(d, &o.Order, oneOf(allByteOrders)),
+						"add":      set(d, &o.Add, parseInt),
 					})
 				},
 				"price": func(path string, n *yaml.Node) {
@@ -173,11 +183,19 @@ func (v *validator) orderLength(at string, f *Flow) {
 	switch limited := l.Rate != 0 || l.Size != 0 || l.Price != nil; {
 	case v.explained(where):
 	case l.Length == nil && limited && f.Kind() == KindAttachOrder:
-		v.refuse(at, wrong("say where its length is, such as length: {offset: 0, bits: 16, add: 2} for SoupBinTCP",
+		v.refuse(at, wrong("say where its length is, such as length: {offset: 0, bits: 16, add: 2} for SoupBinTCP, or length: {protocol: fix}",
 			"limits of a program's orders need length: it might send an order in parts, or several at once"))
 	case l.Length == nil:
 	case f.Kind() != KindAttachOrder:
 		v.refuse(where, wrong("remove it", "has a meaning only with from.attach: each order of a rule is whole"))
+	case l.Length.Protocol != "":
+		v.checkErr(join(where, "protocol"), member(l.Length.Protocol, allLengthProtocols))
+		if *l.Length != (OrderLength{Protocol: l.Length.Protocol, Bits: defaultLengthBits, Order: BigEndian}) {
+			v.refuse(where, wrong("keep one of them", "with protocol the other settings have no meaning"))
+		}
+		if price := join(at, "price"); l.Price != nil && !v.explained(price) {
+			v.refuse(price, wrong("remove it, or have the program check prices", "prices of %s are text, and a band is for binary numbers", l.Length.Protocol))
+		}
 	default:
 		v.check(l.Length.Bits == 16 || l.Length.Bits == 32, join(where, "bits"), "%d is not 16 or 32", l.Length.Bits)
 		v.check(within(l.Length.Offset, 0, maxOrder), join(where, "offset"), "%d is not from 0 to %d", l.Length.Offset, maxOrder)

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -81,6 +82,9 @@ func (l *limits) check(payload []byte, now int64) verdict {
 // isOne reports whether a message is exactly one order. The exchange reads a stream: a message that is less, or more, would
 // have an order at a place where no limit looks at it.
 func isOne(at *config.OrderLength, payload []byte) bool {
+	if at.Protocol == config.FIX {
+		return isOneFIX(payload)
+	}
 	if at.Offset+at.Bits/8 > len(payload) {
 		return false
 	}
@@ -93,6 +97,29 @@ func isOne(at *config.OrderLength, payload []byte) bool {
 		return int(order.Uint16(field))+at.Add == len(payload)
 	}
 	return uint64(order.Uint32(field))+uint64(at.Add) == uint64(len(payload))
+}
+
+// isOneFIX is isOne for FIX: 8=FIX.4.4|9=LENGTH|…|10=SUM|, where LENGTH counts what is between it and the field of the sum.
+func isOneFIX(b []byte) bool {
+	const begin, length, trailer, soh = "8=FIX", "9=", "10=123|", 1
+	at := bytes.IndexByte(b, soh)
+	if at < len(begin) || string(b[:len(begin)]) != begin {
+		return false
+	}
+	b = b[at+1:]
+	at = bytes.IndexByte(b, soh)
+	if at <= len(length) || string(b[:len(length)]) != length {
+		return false
+	}
+	body := 0
+	for _, digit := range b[len(length):at] {
+		if digit < '0' || digit > '9' || body > len(b) {
+			return false
+		}
+		body = 10*body + int(digit-'0')
+	}
+	b = b[at+1:]
+	return len(b) == body+len(trailer) && string(b[body:body+3]) == trailer[:3] && b[len(b)-1] == soh
 }
 
 // giveBack undoes the rate's part of a check whose order has not left.

@@ -2,7 +2,10 @@ package order
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,4 +163,45 @@ func FuzzLimits(f *testing.F) {
 			t.Fatalf("an order at %d may leave, and %d to %d are permitted", price, low, high)
 		}
 	})
+}
+
+// TestOneOrderFIX: of messages of FIX one that is whole may leave. A part, two at once, and one whose length is another one or
+// no number may not.
+func TestOneOrderFIX(t *testing.T) {
+	l := newLimits(&config.OrderLimits{Length: &config.OrderLength{Protocol: config.FIX}, Rate: 1, Burst: 1000})
+	message := func(length int, body string) []byte {
+		return []byte(strings.ReplaceAll(fmt.Sprintf("8=FIX.4.4|9=%d|%s10=123|", length, body), "|", "\x01"))
+	}
+	const body = "35=D|49=A|56=B|11=1|54=1|38=100|44=9.5|"
+	one := message(len(body), body)
+	if v := l.check(one, 0); v != permitted {
+		t.Errorf("a whole message: %s", verdictNames[v])
+	}
+	credit := l.credit
+	for n := range len(one) {
+		if v := l.check(one[:n], 0); v != notOne {
+			t.Errorf("the first %d bytes: %s", n, verdictNames[v])
+		}
+		if n == 0 {
+			continue
+		}
+		if v := l.check(one[n:], 0); v != notOne {
+			t.Errorf("the rest from %d: %s", n, verdictNames[v])
+		}
+	}
+	for name, b := range map[string][]byte{
+		"two": append(slices.Clone(one), one...), "too long a length": message(len(body)+1, body), "too short a length": message(len(body)-1, body),
+		"two, and the first one's length": message(len(body), body+"10=000|"+string(one)), "a negative length": message(-1, body), "a huge length": message(math.MaxInt, body),
+		"no length": []byte("8=FIX.4.4\x019=\x0110=123\x01"), "another protocol": []byte("8=FAX.4.4\x019=0\x0110=123\x01"),
+	} {
+		if v := l.check(b, 0); v != notOne {
+			t.Errorf("%s: %s", name, verdictNames[v])
+		}
+	}
+	if l.credit != credit {
+		t.Errorf("what was refused has cost %d", credit-l.credit)
+	}
+	if n := testing.AllocsPerRun(100, func() { l.check(one, 0) }); n != 0 {
+		t.Errorf("a check allocates %v times", n)
+	}
 }

@@ -74,7 +74,7 @@ flows[].to.order.rules[].order[].text flows[].to.order.rules[].when[].at flows[]
 flows[].to.order.rules[].when[].hex flows[].to.order.rules[].when[].is flows[].to.order.rules[].when[].mask
 flows[].to.order.rules[].when[].max flows[].to.order.rules[].when[].min flows[].to.order.rules[].when[].order
 flows[].to.order.limits.burst flows[].to.order.limits.length.add flows[].to.order.limits.length.bits
-flows[].to.order.limits.length.offset flows[].to.order.limits.length.order flows[].to.order.limits.price.at flows[].to.order.limits.price.bits
+flows[].to.order.limits.length.offset flows[].to.order.limits.length.order flows[].to.order.limits.length.protocol flows[].to.order.limits.price.at flows[].to.order.limits.price.bits
 flows[].to.order.limits.price.is flows[].to.order.limits.price.max flows[].to.order.limits.price.min
 flows[].to.order.limits.price.offset flows[].to.order.limits.rate flows[].to.order.limits.size flows[].to.order.queue
 flows[].to.order.replies flows[].to.order.retry flows[].to.order.ring flows[].to.order.send_times flows[].to.order.times

@@ -181,6 +181,7 @@ var toSections = []section{
 		{"flows[].to.order.limits.rate", "0 to 1000000", "0", "orders a second; 0: no limit"},
 		{"flows[].to.order.limits.burst", "1 to 1000000", "1", "orders that may leave at once, with `rate`"},
 		{"flows[].to.order.limits.size", "a size to 1460", "0", "bytes of an order; 0: no limit"},
+		{"flows[].to.order.limits.length.protocol", "`fix`", "none", "orders are messages of FIX with tags, which say their length in text. Not with the other settings of `length`, nor with `price`"},
 		{"flows[].to.order.limits.length.offset", "0 to 1460", "0", "where an order has its length, which limits need with `from.attach` ([orders.md](../how-to/orders.md#limits))"},
 		{"flows[].to.order.limits.length.bits", "16, 32", "16", "how long that number is"},
 		{"flows[].to.order.limits.length.order", "`big`, `little`", "`big`", "the order of its bytes"},
