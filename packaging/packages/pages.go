@@ -106,7 +106,7 @@ func selfTest(name, what string, help []byte) string {
 
 var (
 	links  = regexp.MustCompile(`\[([^\]]*)\]\([^)\s]+\)`)
-	title  = regexp.MustCompile(`(?m)\A# .*\n`)
+	title  = regexp.MustCompile(`(?m)\A(?:<!--.*-->\n\n)?# .*\n`)
 	parts  = regexp.MustCompile(`(?m)^#(#+ )`)
 	tables = regexp.MustCompile(`(?m)^\| key \|.*\n\|[-| ]+\|\n((?:\|.*\n)+)`)
 	// A table whose first cell says what its rows and columns are.

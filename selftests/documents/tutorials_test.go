@@ -171,20 +171,21 @@ func (s *shell) run(t *testing.T, what step) {
 	mark := fmt.Sprintf("ended-%d:", s.count)
 	at := len(s.since(0))
 	s.say(t, strings.ReplaceAll(what.command, "go run ./docs/examples/append", example)+"\necho "+mark+"$?")
-	over := func() bool { return strings.Contains(s.since(at), mark) }
-	deadline := time.Now().Add(testenv.Within(60 * time.Second))
-	for !over() || missing(s.since(at), what.output) != "" && strings.HasSuffix(what.command, "&") {
-		if time.Now().After(deadline) {
-			break
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s$ %s\n%s", what.machine, what.command, s.since(at))
 		}
-		time.Sleep(10 * time.Millisecond) // until the condition holds
-	}
+	}()
+	testenv.Wait(t, 60*time.Second, what.command, func() bool {
+		got := s.since(at)
+		return strings.Contains(got, mark) && (missing(got, what.output) == "" || !strings.HasSuffix(what.command, "&"))
+	})
 	got := s.since(at)
 	if line := missing(got, what.output); line != "" {
-		t.Fatalf("%s$ %s\ndoes not print %q, but:\n%s", what.machine, what.command, line, got)
+		t.Fatalf("it does not print %q", line)
 	}
 	if !strings.Contains(got, mark+"0\n") {
-		t.Fatalf("%s$ %s\nfails:\n%s", what.machine, what.command, got)
+		t.Fatal("it fails")
 	}
 }
 

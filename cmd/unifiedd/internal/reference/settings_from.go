@@ -2,7 +2,7 @@ package reference
 
 // fromSections are the settings of a flow and of its source.
 var fromSections = []section{
-	{"Flows", "The two ends of a flow determine what it does. A key that has no meaning for a flow's kind is a mistake; the [last table](#keys-by-kind-of-flow) has the keys of each kind.", []row{
+	{"Flows", "The two ends of a flow determine what it does. A key that has no meaning for a flow's kind is a mistake; the [last table](#keys-by-kind-of-flow) has the keys of each kind.\n\n| from \\ to | a file or a device | `rdma` with `peers` | `rdma` with `listen` | `rdma` with `subsystem` | an interface |\n| --- | --- | --- | --- | --- | --- |\n| an interface | records packets | sends packets on | | | |\n| RDMA clients | a log of messages | relays messages | | | |\n| a file or a device | | | serves blocks | is an NVMe over Fabrics target | sends captures |\n\nBoth ends can also be a [program](#from-and-to-programs-on-the-same-host) on the same host. [Generated](#from-nowhere) packets can replace each left end but storage, and [discarding](#to-nowhere) each right end but the last.", []row{
 		{"flows[].name", "a word", "needed", "name of the flow in status, log and metrics. Peers ask for it by this name"},
 		{"flows[].worker", "a worker's name", "the only one", "the thread that polls the flow. All flows of an interface have the same worker"},
 		{"flows[].restart", "on-failure, never", "on-failure", "whether a flow that failed while it ran starts again by itself, after 100 ms and then up to 5 s. One that you stopped, that could not start, or that sends captures does not"},
