@@ -144,8 +144,7 @@ func (m *Member) Unlink(member uint32, epoch uint64) {
 	}
 }
 
-// Transfer hands over to another member. The caller stops taking records first, and waits until that
-// member has all of them.
+// Transfer hands over to another member. That one fetches the records that it lacks before it begins.
 func (m *Member) Transfer(to uint32) { m.node.Transfer(to) }
 
 // Change begins a change of the members. In a group with a witness, a member can become a voter once
