@@ -276,9 +276,10 @@ func TestPage(t *testing.T) {
 	if light := eval[string](t, ctx, `getComputedStyle(document.body).backgroundColor`); light == dark {
 		t.Errorf("light and dark have the same background %s", dark)
 	}
-	stale(t, ctx, d.cmd.Process.Pid)
 	do(t, ctx, chromedp.KeyEvent(kb.Enter)) // closes the details
 	phone(t, ctx)
+	do(t, ctx, chromedp.EmulateViewport(1200, 900), chromedp.KeyEvent(kb.Enter))
+	stale(t, ctx, d.cmd.Process.Pid) // packets are lost meanwhile
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for _, fault := range seen.faults {

@@ -7,5 +7,7 @@
 // What anybody on the network may see is less than what the owner of the control socket may: [Public] leaves out
 // errors, paths and addresses, as /readyz and /metrics do.
 //
+// selftests/browser opens the page in Chromium, and makes the pictures of the documents.
+//
 // Any goroutine may use a [Server].
 package page
