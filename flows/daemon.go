@@ -180,8 +180,10 @@ func pageSize(p config.Pages) umem.PageSize {
 		return umem.Huge1G
 	case config.PagesOrdinary:
 		return umem.Ordinary
+	case config.Pages2MiB:
+		return umem.Huge2M
 	}
-	return umem.Huge2M
+	return umem.Auto
 }
 
 func (d *Daemon) startWorkers(undo *pipeline.Cleanup) error {
@@ -232,7 +234,11 @@ func (d *Daemon) Start() error {
 
 // warn logs settings that make the daemon slower.
 func (d *Daemon) warn() {
-	if d.region.Pages() == umem.Ordinary {
+	switch {
+	case d.config.OnlyPacketSockets(): // their packets are not in the region
+	case d.region.WhyOrdinary() != nil:
+		d.region.Warn(d.options.Log)
+	case d.region.Pages() == umem.Ordinary:
 		d.options.Log.Warn("the region is on ordinary pages, as configured: every device is slower")
 	}
 }

@@ -40,6 +40,7 @@ type Flow struct {
 	halt     *pipeline.Halt // the kill switch, which outlives a reload
 	joined   multicast.Set  // the multicast groups, while the flow receives
 	losses   losses         // owned by the goroutine that starts or watches a run
+	lostAt   atomic.Int64   // when something was last lost, in ns since 1970; 0: never
 	mu       sync.Mutex     // guards the fields below
 	run      *pipeline.Run  // nil unless running
 	quit     chan struct{}
@@ -162,6 +163,7 @@ func (f *Flow) setRun(r *pipeline.Run) {
 	f.run, f.state, f.since, f.err, f.rate = r, status.Running, time.Now(), nil, rate{}
 	f.quit, f.ended, f.ran = make(chan struct{}), make(chan struct{}), time.Now()
 	f.losses, f.outset = losses{}, newOutset()
+	f.lostAt.Store(0)
 	f.noteState(status.Running, nil)
 	go f.watch(r, f.outset, f.quit, f.ended)
 	f.log.Info("flow runs", append([]any{"from", pipeline.Origin(f.config.From), "to", pipeline.Destination(f.config.To)}, r.Flow.Announce()...)...)

@@ -28,6 +28,9 @@ func (f *Flow) Status() status.Flow {
 	if f.err != nil {
 		s.Error, s.Cause = f.err.Error(), causeOf(f.err)
 	}
+	if at := f.lostAt.Load(); at != 0 {
+		s.LostAt = time.Unix(0, at)
+	}
 	if f.run != nil {
 		s.PPS, s.BPS = f.rate.pps, f.rate.bps
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -80,11 +81,8 @@ func (f *Flow) noteState(s status.State, err error) {
 // observedFlows is how many flows of a daemon are looked at for losses each second, about.
 const observedFlows = 100
 
-// noteLosses records what a running flow has lost. It is called once a second.
+// noteLosses records and logs what a running flow has lost. It is called once a second.
 func (f *Flow) noteLosses(r *pipeline.Run) {
-	if f.trace == nil {
-		return
-	}
 	if f.losses.skip > 0 {
 		f.losses.skip--
 		return
@@ -92,11 +90,18 @@ func (f *Flow) noteLosses(r *pipeline.Run) {
 	f.losses.skip = len(f.shared().Config.Flows) / observedFlows
 	s := f.describe()
 	if r.Flow.Observe(&s) == nil { // else the next status logs it
-		f.losses.note(f.trace, &s)
+		f.countLosses(&s)
 	}
 }
 
-// losses remembers what a run has lost so far, and what of that is recorded. It belongs to one goroutine.
+// countLosses records and logs what a status has in addition.
+func (f *Flow) countLosses(s *status.Flow) {
+	if now := time.Now(); f.losses.note(f.trace, f.log, s, now) {
+		f.lostAt.Store(now.UnixNano())
+	}
+}
+
+// losses remembers what a run has lost so far, and what of that is recorded and logged. It belongs to one goroutine.
 type losses struct {
 	skip int // seconds
 	seen map[loss]*lossCount
@@ -112,27 +117,27 @@ type loss struct {
 type lossCount struct {
 	total, noted uint64
 	grew         bool
+	log          lossLog
 }
 
-// onPurpose are reasons for which packets are not received on purpose.
-var onPurpose = []string{"filter_dropped", "beyond_count", "duplicate", "not_matched", "other_link_type"}
-
 // note records losses that a status has in addition: when they begin, and again each time when they have doubled.
-// A flow that loses packets all the time would else push out everything that it did before.
-func (l *losses) note(r *trace.Recorder, s *status.Flow) {
-	if r == nil {
-		return
-	}
+// A flow that loses packets all the time would else push out everything that it did before. It logs them, too, and when they
+// end. It reports whether there are more.
+func (l *losses) note(r *trace.Recorder, log *slog.Logger, s *status.Flow, now time.Time) (more bool) {
 	for reason, n := range s.Dropped {
-		if !slices.Contains(onPurpose, reason) {
-			l.count(r, loss{trace.Lost, reason}, n)
+		if status.OnPurpose(reason) {
+			continue
+		}
+		if c, grew := l.count(r, loss{trace.Lost, reason}, n); c != nil {
+			more = more || grew
+			c.log.update(n, grew, now, log.With("reason", reason), status.Remedy(reason, s.Stalled()))
 		}
 	}
-	for reason, n := range s.DiskErrors {
+	for reason, n := range s.DiskErrors { // the flow logs each
 		l.count(r, loss{trace.DiskError, reason}, n)
 	}
 	if s.Sends == nil {
-		return
+		return more
 	}
 	byReason := make(map[string]uint64)
 	for i := range s.Sends.Peers {
@@ -141,15 +146,20 @@ func (l *losses) note(r *trace.Recorder, s *status.Flow) {
 		}
 	}
 	for reason, n := range byReason {
-		l.count(r, loss{trace.PeerLost, reason}, n)
+		if c, grew := l.count(r, loss{trace.PeerLost, reason}, n); c != nil {
+			more = more || grew
+			c.log.update(n, grew, now, log.With("reason", reason), "the peer is away, or slower than the flow: see unifiedd status")
+		}
 	}
+	return more
 }
 
-func (l *losses) count(r *trace.Recorder, what loss, total uint64) {
-	c := l.seen[what]
-	if c == nil {
+// count records a loss, and reports whether there is more of it than the last time. It returns nil if nothing has been
+// lost.
+func (l *losses) count(r *trace.Recorder, what loss, total uint64) (c *lossCount, grew bool) {
+	if c = l.seen[what]; c == nil {
 		if total == 0 {
-			return
+			return nil, false
 		}
 		if l.seen == nil {
 			l.seen = make(map[loss]*lossCount)
@@ -157,10 +167,41 @@ func (l *losses) count(r *trace.Recorder, what loss, total uint64) {
 		c = new(lossCount)
 		l.seen[what] = c
 	}
-	grew := total > c.total
+	grew = total > c.total
 	if grew && (!c.grew || total >= 2*c.noted) || !grew && total > c.noted {
 		r.Note(what.kind, total-c.noted, what.reason)
 		c.noted = total
 	}
 	c.total, c.grew = total, grew
+	return c, grew
+}
+
+// lossLog logs losses of one reason: when they begin, each time when they have doubled since then, and when they end.
+type lossLog struct {
+	on           bool      // they have begun, and not ended
+	before       uint64    // lost before they began
+	seen, logged uint64    // lost at the last look, and since they began when the last line said it
+	last         time.Time // when there were more
+}
+
+// lossEnd is how long nothing is lost until losses have ended. A flow that loses packets every second second has one line for all
+// of them.
+const lossEnd = 10 * time.Second
+
+func (l *lossLog) update(total uint64, grew bool, now time.Time, log *slog.Logger, remedy string) {
+	switch lost := total - l.before; {
+	case grew && !l.on:
+		l.on, l.before, l.logged = true, l.seen, total-l.seen
+		log.Warn("packets or messages are lost", "lost", l.logged, "remedy", remedy)
+	case grew && lost >= 2*l.logged:
+		l.logged = lost
+		log.Warn("packets or messages are still lost", "lost", lost, "remedy", remedy)
+	case !grew && l.on && now.Sub(l.last) >= lossEnd:
+		l.on = false
+		log.Warn("no more packets or messages are lost", "lost", lost)
+	}
+	l.seen = total
+	if grew {
+		l.last = now
+	}
 }

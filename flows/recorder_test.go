@@ -35,10 +35,11 @@ func TestNoteLosses(t *testing.T) {
 	r, err := d.Recorder("f")
 	testenv.Must(t, err)
 	var l losses
+	quiet := slog.New(slog.DiscardHandler)
 	for _, n := range []uint64{0, 5, 6, 9, 11, 12, 12, 12, 13} {
-		l.note(r, &status.Flow{Dropped: map[string]uint64{"lost_ring_full": n, "filter_dropped": 100 * n}})
+		l.note(r, quiet, &status.Flow{Dropped: map[string]uint64{"lost_ring_full": n, "filter_dropped": 100 * n}}, time.Now())
 	}
-	l.note(r, &status.Flow{DiskErrors: map[string]uint64{"EIO": 2}, Sends: &status.Sends{Peers: []status.Peer{{Dropped: map[string]uint64{"drop_oldest": 3}}, {Dropped: map[string]uint64{"drop_oldest": 4}}}}})
+	l.note(r, quiet, &status.Flow{DiskErrors: map[string]uint64{"EIO": 2}, Sends: &status.Sends{Peers: []status.Peer{{Dropped: map[string]uint64{"drop_oldest": 3}}, {Dropped: map[string]uint64{"drop_oldest": 4}}}}}, time.Now())
 	s, err := trace.Read(filepath.Join(d.Path(), "f"+trace.Suffix))
 	testenv.Must(t, err)
 	var got []string
@@ -48,6 +49,36 @@ func TestNoteLosses(t *testing.T) {
 	want := []string{"lost lost_ring_full 5", "lost lost_ring_full 6", "lost lost_ring_full 1", "lost lost_ring_full 1", "disk_error EIO 2", "peer_lost drop_oldest 7"}
 	if !slices.Equal(got, want) {
 		t.Errorf("notes\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestLogLosses: losses are logged when they begin, each time when they have doubled, and when they have ended, with the
+// reason and what to do. What is dropped on purpose is not.
+func TestLogLosses(t *testing.T) {
+	var text strings.Builder
+	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "remedy" && a.Value.String() != "" {
+			return slog.Attr{} // the remedies are compared with the documents
+		}
+		return a
+	}}))
+	var l losses
+	now, before := time.Now(), uint64(0)
+	for _, n := range []uint64{0, 5, 6, 9, 10, 10, 12, 12, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 31} { // each second
+		now = now.Add(time.Second)
+		if more := l.note(nil, log, &status.Flow{Dropped: map[string]uint64{"lost_ring_full": n, "filter_dropped": 100 * n}}, now); more != (n > before) {
+			t.Errorf("after %d, at %d, there are more: %v", before, n, more)
+		}
+		before = n
+	}
+	want := `level=WARN msg="packets or messages are lost" reason=lost_ring_full lost=5
+level=WARN msg="packets or messages are still lost" reason=lost_ring_full lost=10
+level=WARN msg="packets or messages are still lost" reason=lost_ring_full lost=30
+level=WARN msg="no more packets or messages are lost" reason=lost_ring_full lost=30
+level=WARN msg="packets or messages are lost" reason=lost_ring_full lost=1
+`
+	if text.String() != want {
+		t.Errorf("the log has\n%s\nwant\n%s", &text, want)
 	}
 }
 

@@ -188,7 +188,7 @@ func (f *Flow) end(r *pipeline.Run, state status.State, err error) {
 	}
 	r.Flow.CountLost(&last)
 	for range 2 { // the second time what has not been recorded because it went on
-		f.losses.note(f.trace, &last)
+		f.countLosses(&last)
 	}
 	f.noteState(state, err)
 	f.mu.Lock()

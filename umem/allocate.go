@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ const hugetlbMagic = 0x958458f6
 type Memory struct {
 	files []*os.File // of the data, of the control area if there is one, and of what attached programs read
 	held  hugetlb.Held
+	short error // why a region of Auto has ordinary pages
 }
 
 // Allocate makes the memory for a region with that configuration. It opens Config.Device, takes free huge
@@ -44,8 +46,11 @@ func allocate(c Config, reserve bool) (*Memory, error) {
 		return nil, err
 	}
 	m := &Memory{}
-	if c.Pages == Ordinary {
+	switch {
+	case c.Pages == Ordinary:
 		return m, nil
+	case c.Pages == Auto && c.Device == "":
+		return allocateAuto(c, reserve)
 	}
 	if err := c.checkGroup(); err != nil {
 		return nil, fmt.Errorf("allocate region: %w", err)
@@ -68,6 +73,84 @@ func allocate(c Config, reserve bool) (*Memory, error) {
 		return nil, errors.Join(fmt.Errorf("allocate region: %w", err), m.held.Cancel())
 	}
 	return m, nil
+}
+
+// allocateAuto takes huge pages of 2 MiB, or says why there are none.
+func allocateAuto(c Config, reserve bool) (*Memory, error) {
+	c.Pages = Huge2M
+	m, err := allocate(c, reserve)
+	for end := time.Now().Add(lateFree); errors.Is(err, errShort) && !reserve && c.mayBeFreed() && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond) // those of an earlier process are freed some time after its end
+		m, err = allocate(c, reserve)
+	}
+	if err == nil {
+		return m, nil
+	}
+	if have, known := available(); known && have < c.bytes() {
+		return nil, fmt.Errorf("%w (and on ordinary pages the region takes %d MiB, of which %d are available)", err, c.bytes()>>20, have>>20)
+	}
+	return &Memory{short: err}, nil
+}
+
+// bytes returns how much memory the region takes.
+func (c Config) bytes() (n uint64) {
+	for _, need := range c.Needs() {
+		n += need.Bytes
+	}
+	return n
+}
+
+// available returns how many bytes of memory the machine can give out.
+func available() (bytes uint64, known bool) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib uint64
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
+			return kib << 10, true
+		}
+	}
+	return 0, false
+}
+
+// mayBeFreed reports whether the machine has enough huge pages, if others free theirs.
+func (c Config) mayBeFreed() bool {
+	for _, n := range c.Needs() {
+		if _, total, err := FreePages(n.Pages, n.Node); err != nil || total < n.Count() {
+			return false
+		}
+	}
+	return true
+}
+
+// Short says why the memory is to be of ordinary pages, which the region then takes; nil: it has huge pages.
+func (m *Memory) Short() error {
+	if m == nil {
+		return nil
+	}
+	return m.short
+}
+
+// choosePages decides of what kind a region of Auto is. It takes free huge pages if no memory was allocated before.
+func (c *Config) choosePages() (why error, err error) {
+	switch {
+	case c.Pages != Auto:
+		return nil, nil
+	case c.Device != "":
+		c.Pages = Huge2M
+		return nil, nil
+	case c.Memory == nil:
+		if c.Memory, err = AllocateFree(*c); err != nil {
+			return nil, err
+		}
+	}
+	c.Pages = Huge2M
+	if c.Memory.Short() != nil {
+		c.Pages = Ordinary
+	}
+	return c.Memory.Short(), nil
 }
 
 // errShort says that too few huge pages are free on the region's node.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
@@ -11,8 +13,10 @@ import (
 type PageSize uint8
 
 const (
-	// Huge2M is 2 MiB huge pages, the default.
-	Huge2M PageSize = iota
+	// Auto, the default, is 2 MiB huge pages if enough of them are free or can be reserved, and otherwise Ordinary.
+	Auto PageSize = iota
+	// Huge2M is 2 MiB huge pages.
+	Huge2M
 	// Huge1G is 1 GiB huge pages, which not every processor has.
 	Huge1G
 	// Ordinary is the machine's base pages, locked in memory. They are slower for every device, and
@@ -54,6 +58,11 @@ func FreePages(p PageSize, node int) (free, total uint64, err error) {
 	return free, total, nil
 }
 
+// MayReserve reports whether this process may reserve huge pages of 2 MiB.
+func MayReserve() bool {
+	return unix.Faccessat(unix.AT_FDCWD, Huge2M.huge().Dir(-1)+"/nr_hugepages", unix.W_OK, unix.AT_EACCESS) == nil
+}
+
 // Need is a number of huge pages that a region takes.
 type Need struct {
 	Pages PageSize
@@ -65,7 +74,8 @@ type Need struct {
 func (n Need) Count() uint64 { return n.Pages.huge().Pages(n.Bytes) }
 
 // Needs returns which huge pages a region takes: its own, and 2 MiB pages for the control area
-// beside it and for what attached programs only read. A region on ordinary pages takes none.
+// beside it and for what attached programs only read. A region on ordinary pages takes none. One of Auto takes them if
+// they are there.
 func (c Config) Needs() []Need {
 	node := -1
 	if c.Node != nil {
@@ -85,7 +95,7 @@ func (c Config) Needs() []Need {
 		return nil
 	case size == 0:
 		return []Need{{Huge2M, node, control}}
-	case c.Pages == Huge2M:
+	case c.Pages == Huge2M, c.Pages == Auto:
 		return []Need{{Huge2M, node, size + control}}
 	case control == 0:
 		return []Need{{c.Pages, node, size}}

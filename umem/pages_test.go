@@ -257,3 +257,28 @@ func TestPageSizes(t *testing.T) {
 		}
 	}
 }
+
+// TestAutoPages: a region of Auto has huge pages if they are free, and ordinary ones if the machine has none, with the
+// reason. More memory than there is remains an error, on any pages.
+func TestAutoPages(t *testing.T) {
+	testenv.Root(t)
+	if hugetlb.Supported(hugetlb.MiB2) == nil {
+		testenv.HugePages(t, 8<<20)
+		r := open(t, Config{Size: 4 << 20, Control: 1})
+		if r.Pages() != Huge2M || r.WhyOrdinary() != nil {
+			t.Errorf("with huge pages: %v, %v", r.Pages(), r.WhyOrdinary())
+		}
+		testenv.WithoutHugePages(t, "TestAutoPages")
+		return
+	}
+	r := open(t, Config{Size: 4 << 20, Control: 1})
+	if r.Pages() != Ordinary || r.WhyOrdinary() == nil {
+		t.Errorf("without huge pages: %v, %v", r.Pages(), r.WhyOrdinary())
+	}
+	m, err := Allocate(Config{Size: 4 << 20})
+	if err != nil || len(m.Files()) != 0 || m.Short() == nil {
+		t.Errorf("memory without huge pages: %v, %v", m, err)
+	}
+	_, err = Open(Config{Size: 1 << 40})
+	wantError(t, err, "open region", "1048576 MiB", "available")
+}

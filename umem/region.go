@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +13,7 @@ import (
 // Config says what region to open. The zero value of every field but Size is valid.
 type Config struct {
 	Size       uint64        // bytes of frames and extents together, rounded up to whole pages
-	Pages      PageSize      // default Huge2M
+	Pages      PageSize      // default Auto
 	FrameSize  uint32        // 2048 or 4096; default 4096
 	ExtentSize uint64        // bytes, a power of two up to 1 GiB; default 1 MiB
 	Extents    uint64        // number of extents at the end of the region; default none
@@ -27,6 +28,7 @@ type Config struct {
 type Region struct {
 	layout
 	pages      PageSize
+	why        error    // ordinary pages, if there was a choice
 	device     *os.File // of the data; nil: none
 	partPages  PageSize // of what attached programs read
 	node       *int
@@ -44,13 +46,11 @@ type Region struct {
 }
 
 // Open maps a region, populates and pins it, and puts every frame into the pool. If huge pages are
-// missing, the error names the command to reserve them. Open waits up to two seconds for pages that
+// missing, and not Auto is the kind, the error names the command to reserve them. Open waits up to two seconds for pages that
 // the kernel is still freeing after an earlier process. It releases Config.Memory, also on an
 // error. The caller closes the region.
 func Open(c Config) (*Region, error) {
-	if c.Memory != nil {
-		defer c.Memory.Release()
-	}
+	defer func() { _ = c.Memory.Release() }()
 	c.setDefaults()
 	l, err := newLayout(c)
 	if err != nil {
@@ -59,12 +59,16 @@ func Open(c Config) (*Region, error) {
 	if err := c.checkDevice(); err != nil {
 		return nil, err
 	}
+	why, err := c.choosePages()
+	if err != nil {
+		return nil, fmt.Errorf("open region: %w", err)
+	}
 	if c.Memory == nil {
 		if err := c.checkGroup(); err != nil {
 			return nil, fmt.Errorf("open region: %w", err)
 		}
 	}
-	r := &Region{layout: l, pages: c.Pages, partPages: c.partPages(), node: c.Node, holders: make([]*Holder, 1)}
+	r := &Region{layout: l, why: why, pages: c.Pages, partPages: c.partPages(), node: c.Node, holders: make([]*Holder, 1)}
 	if err := r.mapParts(c); err != nil {
 		return nil, fmt.Errorf("open region: %w", err)
 	}
@@ -280,6 +284,16 @@ func (r *Region) Size() uint64 { return r.whole }
 
 // Pages returns the kind of pages of the region.
 func (r *Region) Pages() PageSize { return r.pages }
+
+// WhyOrdinary says why a region of Auto is on ordinary pages; nil: it is on huge pages, or there was no choice.
+func (r *Region) WhyOrdinary() error { return r.why }
+
+// Warn logs what it costs that a region of Auto is on ordinary pages.
+func (r *Region) Warn(log *slog.Logger) {
+	if r.why != nil {
+		log.Warn("there are no huge pages for the region: it is on ordinary ones, and every device is slower", "err", r.why)
+	}
+}
 
 // Start returns the address of the frame's first byte, and the length of the whole frame or extent
 // in bytes.

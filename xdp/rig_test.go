@@ -24,7 +24,7 @@ type rig struct {
 func newRig(t testing.TB, c umem.Config) *rig {
 	t.Helper()
 	testenv.Root(t)
-	if c.Pages == umem.Huge2M {
+	if c.Pages == umem.Auto {
 		testenv.HugePages(t, c.Size)
 	}
 	fds := openFDs(t)

@@ -59,8 +59,8 @@ var llcKinds = map[string][2]uint32{
 // refused are libpcap's words for things that are not in an Ethernet frame, or not in a packet at
 // all, with a remedy.
 var refused = map[string]string{
-	"inbound":  "a packet does not say its direction: a capture takes what is received, and with --mirror what is chosen there",
-	"outbound": "a packet does not say its direction: a capture takes what is sent only with --mirror",
+	"inbound":  "a packet does not say its direction: a capture takes what is received, or the direction that is chosen: from.mirror, -Q in",
+	"outbound": "a packet does not say its direction: write -Q out, or from.mirror: egress",
 	"gateway":  "tcpdump has it without IPv6 only: write ether host NAME and not host NAME, or their addresses",
 	"ifindex":  "one interface is filtered at a time: leave the word out",
 	"byte":     "write ether[N] = V",

@@ -43,8 +43,8 @@ type captureFlags struct {
 	queues           []int
 	ring             int
 	steer            string
-	takeOver         bool
-	mirror           string
+	take             string
+	direction        string
 	engine           string
 	buffer           string
 	beside           string
@@ -54,7 +54,7 @@ type captureFlags struct {
 	reserve          bool
 	quiet            bool
 	list             bool
-	numeric          int
+	numeric          bool
 }
 
 func newCapture() *cobra.Command {
@@ -66,13 +66,17 @@ func newCapture() *cobra.Command {
 		Long: `Capture packets of one interface or several to a file, to standard output, or only count
 them. The file is pcapng, which Wireshark, tshark and tcpdump open.
 
-Unlike with tcpdump, the host no longer sees what is captured: packets that match
-FILTER go to the capture and nowhere else. All others go on to the host. With --engine packet
-the capture has copies, also of what the host sends, and the host goes on with all. So it is
-with --mirror; with --engine xdp beside it, copies look as on the wire.`,
+As with tcpdump, the capture has copies of what arrives and of what the host sends, and the
+host receives its packets as before. Add --engine xdp if you need copies as they look on the
+wire, segmented and with checksums.
+
+With --take, packets that match FILTER go to the capture and nowhere else: the host does not see
+them. That saves the kernel's copy where the driver has zero copy. All other packets go on to the
+host. --take is refused on the loopback interface, and on interfaces with the default route or
+your SSH session; --take=anyway is not.`,
 		Example: `  unifiedd capture -i eth1 -w feed.pcapng udp port 5000
-  unifiedd capture -i eth0 --engine packet -w all.pcapng
-  unifiedd capture -i eth0 --mirror -w all.pcapng
+  unifiedd capture -i eth1 -Q in -w arriving.pcapng
+  unifiedd capture -i eth1 --take -w feed.pcapng udp port 5000
   unifiedd capture -i eth1 --join 239.1.2.3 --join 232.1.2.3,10.0.0.5 -w feed.pcapng udp
   unifiedd capture -i eth1 -c 100 -w - | tshark -r -
   unifiedd capture -i eth1 -s 128 -C 100 -W 10 -w ring.pcapng
@@ -84,15 +88,17 @@ with --mirror; with --engine xdp beside it, copies look as on the wire.`,
 			if f.count == 0 && c.Flags().Changed("count") {
 				return errors.New("-c 0 captures nothing (leave it out to capture until the end)")
 			}
-			cfg, err = f.config(strings.Join(args, " "))
+			cfg, err = f.config(strings.Join(args, " "), c.Flags().Changed)
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.list {
 				return listInterfaces(c.OutOrStdout())
 			}
-			cfg.Log.Level = config.LevelWarn
-			log := newLog(cfg.Log.Format, cfg.Log.Level.Slog(), c.ErrOrStderr())
+			if err := f.checkTake(); err != nil {
+				return err
+			}
+			log := newCommandLog(c.ErrOrStderr())
 			here, err := giveUp(cfg, f.reserve, f.user, log)
 			if err != nil {
 				return ended(err)
@@ -102,6 +108,7 @@ with --mirror; with --engine xdp beside it, copies look as on the wire.`,
 		},
 	}
 	f.register(c)
+	c.SetFlagErrorFunc(explainHabit)
 	return c
 }
 
@@ -121,10 +128,13 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVarP(&f.turns.command, "postrotate-command", "z", "", "run `COMMAND` FILE for each file of -C or -G when it is complete")
 	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, capture as `USER`, to whom the files belong (default who called sudo, or else unifiedd; root keeps root's rights to files)")
 	s.StringVar(&f.mode, "mode", "", "`MODE` of files, such as 0640")
-	s.StringVar(&f.keepFree, "keep-free", "0", "leave so `MUCH` of the disk free, such as 10GiB or 5%; the capture waits while there is less")
+	s.StringVar(&f.keepFree, "keep-free", "0", "keep this `SIZE` of the disk free, such as 10GiB or 5%; the capture waits while there is less")
 	s.StringVar(&f.layout, "layout", string(config.LayoutPacked), "packed (one copy, fewest bytes) or slot (no copy, more bytes)")
-	s.StringVar(&f.engine, "engine", "", "xdp (packets are taken from the host), packet (copies, and nothing is attached) or auto (default xdp, with --mirror auto)")
-	s.StringVar(&f.buffer, "buffer-size", "", "with --engine packet or auto: `SIZE` of the ring that holds packets while the disk is slow (default 64MiB)")
+	s.StringVar(&f.take, "take", "", "take the packets from the host, by zero copy where the driver has it; anyway: also from an interface that the host depends on")
+	s.Lookup("take").NoOptDefVal = takePackets
+	s.StringVarP(&f.direction, "direction", "Q", "", "copy what comes `in`, goes out, or both: in, out or inout (default inout)")
+	s.StringVar(&f.engine, "engine", "", "how copies are made: packet (as tcpdump has them, and nothing is attached) or xdp (as on the wire) (default packet)")
+	s.StringVar(&f.buffer, "buffer-size", "", "`SIZE` of the ring that holds copies while the disk is slow (default 64MiB)")
 	s.StringVar(&f.zeroCopy, "zero-copy", string(config.ZeroCopyPrefer), "require, prefer or copy")
 	s.IntSliceVar(&f.queues, "queues", nil, "receive queues to bind (default all)")
 	s.IntVar(&f.ring, "ring", 0, "entries of each ring of a queue (default as many as there are frames for, 32768 at most)")
@@ -134,9 +144,6 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVar(&f.beside, "beside", "", "join the dispatcher that libxdp's tools put on the interface, beside the programs in it: libxdp")
 	s.IntVar(&f.priority, "priority", config.DefaultPriority, "with --beside: programs of lower priorities run first")
 	s.StringArrayVar(&f.joins, "join", nil, "multicast `GROUP[,SOURCE]` that the host joins meanwhile, so that switches pass its packets on; may be given several times")
-	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
-	s.StringVar(&f.mirror, "mirror", "", "capture copies, and leave the packets to the host: both, ingress or egress (default both)")
-	s.Lookup("mirror").NoOptDefVal = string(config.MirrorBoth)
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "no live count")
 	s.BoolVarP(&f.list, "list-interfaces", "D", false, "list the interfaces there are, and end")
@@ -152,24 +159,23 @@ const (
 	captureExtents = 64 // they hold packets while the disk is busy with other work
 )
 
-// config converts the flags to a configuration.
-func (f *captureFlags) config(filter string) (*config.Config, error) {
+// config converts the flags to a configuration. given says which flags the command line has.
+func (f *captureFlags) config(filter string, given func(flag string) bool) (*config.Config, error) {
 	if err := f.noneIsAny(); err != nil {
 		return nil, err
 	}
 	c := config.Default()
 	one := config.NewFlow("capture")
-	one.From.Interface, one.From.Filter, one.From.TakeOver = f.ifaces[0], filter, f.takeOver
+	one.From.Interface, one.From.Filter = f.ifaces[0], filter
 	if len(f.ifaces) > 1 {
 		one.From.Interfaces = f.ifaces
 	}
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
-	one.From.Promiscuous, one.From.Mirror = !f.ownOnly, config.Mirror(f.mirror)
-	one.From.Steer = config.Steer(f.steer)
+	one.From.Promiscuous, one.From.Steer = !f.ownOnly, config.Steer(f.steer)
 	if err := f.setGroups(&one.From); err != nil {
 		return nil, err
 	}
-	if err := f.setEngine(&one.From); err != nil {
+	if err := f.setEngine(&one.From, given); err != nil {
 		return nil, err
 	}
 	one.From.Beside, one.From.Priority = config.Beside(f.beside), f.priority
@@ -203,7 +209,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 
 // passiveRegion makes the region small: packets are in the ring of the socket.
 func passiveRegion(c *config.Config) {
-	c.Region.Size, c.Region.Extents = passiveSize, 2
+	c.Region.Size, c.Region.Extents, c.Region.Pages = passiveSize, 2, config.PagesOrdinary
 }
 
 // setGroups sets the multicast groups.
@@ -219,17 +225,6 @@ func (f *captureFlags) setGroups(from *config.From) error {
 			return fmt.Errorf("--join %s: %w (write it as 239.1.2.3, or as 232.1.2.3,10.0.0.5 with a source)", text, err)
 		}
 		from.Join = append(from.Join, j)
-	}
-	return nil
-}
-
-// setEngine sets the engine and its buffer.
-func (f *captureFlags) setEngine(from *config.From) (err error) {
-	from.Engine = config.Engine(f.engine)
-	if f.buffer != "" {
-		if from.Buffer, err = config.ParseSize(f.buffer); err != nil {
-			return fmt.Errorf("--buffer-size: %w", err)
-		}
 	}
 	return nil
 }
@@ -258,7 +253,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	if err := d.Start(); err != nil {
-		return err
+		return explainOccupied(ctx, err, f.ifaces)
 	}
 	one := d.Flows()[0]
 	fmt.Fprintf(stderr, "capturing on %s: %s\n", strings.Join(f.ifaces, ", "), whatIsTaken(cfg.Flows[0].From, one.Status()))
@@ -271,29 +266,6 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 		err = errors.New(s.Error)
 	}
 	return err
-}
-
-// whatIsTaken describes which packets a capture takes, whether the host still receives them, and why, if the
-// capture could choose.
-func whatIsTaken(from config.From, s status.Flow) string {
-	what, end := "every packet that arrives", "; the host does not see it"
-	passive := s.Engine == string(config.EnginePacket)
-	switch {
-	case from.Mirror == config.MirrorBoth, from.Mirror == "" && passive:
-		what = "every packet that arrives or leaves"
-	case from.Mirror == config.MirrorEgress:
-		what = "every packet that leaves"
-	}
-	if from.Mirror != "" || passive {
-		end = "; copies, the host receives the packets as before"
-	}
-	if s.WhyEngine != "" {
-		end += fmt.Sprintf(" (engine %s: %s)", s.Engine, s.WhyEngine)
-	}
-	if from.Filter != "" {
-		what = "packets that match " + spelledOut(from.Filter)
-	}
-	return what + end
 }
 
 // follow prints a live count until the capture ends.
@@ -312,7 +284,7 @@ func follow(ctx context.Context, f *flows.Flow, asked <-chan os.Signal, w io.Wri
 			return
 		case <-asked:
 			s := f.Status()
-			fmt.Fprintf(w, "%d packets, %d bytes, %d lost: %s\n", s.Packets, s.Bytes, lost(&s), nonzero(s.Dropped))
+			fmt.Fprintf(w, "%d packets, %d bytes, %s\n", s.Packets, s.Bytes, losses(&s))
 			continue
 		case <-tick.C:
 		}
@@ -320,24 +292,6 @@ func follow(ctx context.Context, f *flows.Flow, asked <-chan os.Signal, w io.Wri
 			fmt.Fprintf(w, "\r%d packets, %.0f/s, %s, %d lost ", s.Packets, s.PPS, bits(s.BPS), lost(&s))
 		}
 	}
-}
-
-// lost returns how many packets a flow lost.
-func lost(s *status.Flow) (n uint64) {
-	for reason, k := range s.Dropped {
-		if reason != "beyond_count" {
-			n += k
-		}
-	}
-	return n
-}
-
-// summarize prints tcpdump's summary of a capture, with the reasons of losses.
-func summarize(w io.Writer, s status.Flow) {
-	fmt.Fprintf(w, "%d packets captured, %d bytes\n", s.Written.Packets, s.Written.Bytes)
-	fmt.Fprintf(w, "%d packets offered; left to the host: %s\n", s.Offered, nonzero(s.Passed))
-	fmt.Fprintf(w, "%d packets lost: %s\n", lost(&s), nonzero(s.Dropped))
-	fmt.Fprintf(w, "copies per byte: ours %s, the kernel's %s\n", perByte(s.CopiedBytes, s.Bytes), perByte(s.KernelBytes, s.Bytes))
 }
 
 // commentFlags are the comments in a capture's file.
@@ -374,9 +328,8 @@ func (f *captureFlags) comments(one *config.Flow) error {
 }
 
 // addNumeric accepts tcpdump's -n and -nn. They have no effect, because output is always numeric.
-func addNumeric(c *cobra.Command, n *int) {
-	c.Flags().CountVarP(n, "numeric", "n", "accepted as tcpdump's is; addresses and ports never become names here")
-	c.Flags().Lookup("numeric").NoOptDefVal = "+1"
+func addNumeric(c *cobra.Command, n *bool) {
+	c.Flags().BoolVarP(n, "numeric", "n", false, "accepted as tcpdump's is; addresses and ports never become names here")
 }
 
 // listInterfaces prints the machine's interfaces, as tcpdump -D does.

@@ -8,8 +8,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestCaptureMirror: with a mirror on the interface of the default route, the host still answers
-// pings, and the capture has both pings and answers.
+// copiesOn runs the capture command, with copies that the XDP engine makes, in end B's namespace.
+func copiesOn(t *testing.T, p *testenv.Pair, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	return finish(t, command(t, &p.B, append([]string{"capture", "-i", p.B.Ifname, "--engine", "xdp", "--ring", "512"}, args...)...))
+}
+
+// TestCaptureMirror: with copies as on the wire from the interface of the default route, the host still answers pings,
+// and the capture has both pings and answers, or those of one direction.
 func TestCaptureMirror(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -19,7 +25,7 @@ func TestCaptureMirror(t *testing.T) {
 	testenv.Must(t, ping.Start())
 	t.Cleanup(func() { _ = ping.Process.Kill(); _ = ping.Wait() })
 	file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
-	status, _, stderr := captureOn(t, p, "--mirror", "-w", file, "-c", "8", "icmp")
+	status, _, stderr := copiesOn(t, p, "-w", file, "-c", "8", "icmp")
 	if status != 0 || !strings.Contains(stderr, "8 packets captured") || !strings.Contains(stderr, "copies") {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
@@ -30,7 +36,10 @@ func TestCaptureMirror(t *testing.T) {
 	if links := p.B.Run(t, "ip", "-o", "link"); strings.Contains(links, "ufd-") {
 		t.Errorf("left behind: %s", links)
 	}
-	status, _, stderr = captureOn(t, p, "--mirror=sideways", "icmp")
+	if status, _, stderr = copiesOn(t, p, "-Q", "in", "-w", file, "-c", "8", "icmp"); status != 0 || strings.Count(p.A.Run(t, "tcpdump", "-nr", file), "echo request") != 8 {
+		t.Errorf("what comes in: status %d: %s", status, stderr)
+	}
+	status, _, stderr = copiesOn(t, p, "-Q", "sideways", "icmp")
 	if status != exitUsage || !strings.Contains(stderr, "sideways") {
 		t.Errorf("status %d: %s", status, stderr)
 	}

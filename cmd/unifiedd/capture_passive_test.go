@@ -18,7 +18,7 @@ import (
 // passiveOn runs the capture command with a packet socket in end B's namespace.
 func passiveOn(t *testing.T, p *testenv.Pair, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	return finish(t, command(t, &p.B, append([]string{"capture", "-i", p.B.Ifname, "--engine", "packet"}, args...)...))
+	return finish(t, command(t, &p.B, append([]string{"capture", "-i", p.B.Ifname}, args...)...))
 }
 
 // TestCapturePassive: the command captures to a file, to files of a size, to standard output and to nothing, with a
@@ -83,7 +83,7 @@ func TestCapturePassiveUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"--reuid=" + other, "--regid=" + other, "--clear-groups", "--inh-caps=-all,+net_raw", "--ambient-caps=-all,+net_raw", "--bounding-set=-all,+net_raw", "--no-new-privs"}
-	cmd := p.B.Command(testenv.Tool(t, "setpriv"), append(args, "timeout", "60", binary, "capture", "-i", p.B.Ifname, "--engine", "packet", "--reserve=false", "-w", file)...)
+	cmd := p.B.Command(testenv.Tool(t, "setpriv"), append(args, "timeout", "60", binary, "capture", "-i", p.B.Ifname, "--reserve=false", "-w", file)...)
 	errs := &bytes.Buffer{}
 	cmd.Stderr = errs
 	testenv.Must(t, cmd.Start())
@@ -107,7 +107,7 @@ func TestCapturePassiveUnprivileged(t *testing.T) {
 }
 
 // TestCapturePassiveRights: root starts a capture, and the process that captures has CAP_NET_RAW and nothing else,
-// also where --mirror chose the packet socket. Where root may not raise the limit of locked memory, it keeps
+// also for one direction. Where root may not raise the limit of locked memory, it keeps
 // CAP_IPC_LOCK beside.
 func TestCapturePassiveRights(t *testing.T) {
 	testenv.Root(t)
@@ -122,8 +122,8 @@ func TestCapturePassiveRights(t *testing.T) {
 	if !self.Effective.Has(caps.SysResource) && limit.Max < 128<<20 {
 		want |= caps.IPCLock
 	}
-	for _, settings := range [][]string{{"--engine", "packet"}, {"--mirror"}, {"--engine", "auto"}} {
-		if testing.Short() && settings[0] != "--mirror" {
+	for _, settings := range [][]string{nil, {"-Q", "in"}} {
+		if testing.Short() && settings != nil {
 			continue
 		}
 		file := filepath.Join(testenv.DiskDir(t), "out.pcapng")

@@ -141,7 +141,7 @@ func TestCaptureFileTimes(t *testing.T) {
 	background(t, p)
 	dir := testenv.DiskDir(t)
 	status, _, stderr := captureOn(t, p, "-w", filepath.Join(dir, "out-%Y%m%d-%H%M%S%%.pcapng"), "-G", "1", "-W", "2")
-	if status != 0 || !strings.Contains(stderr, "0 packets lost") {
+	if status != 0 || !strings.Contains(stderr, "; 0 lost") {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
 	names, packets := inDir(t, dir), 0

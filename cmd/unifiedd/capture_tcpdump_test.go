@@ -98,7 +98,7 @@ func TestCaptureSignal(t *testing.T) {
 	testenv.Wait(t, 20*time.Second, "the capture to begin", func() bool { return strings.Contains(string(read(t, said)), "capturing on") })
 	testenv.Must(t, cmd.Process.Signal(syscall.SIGUSR1))
 	err = cmd.Wait()
-	if got := string(read(t, said)); err != nil || !strings.Contains(got, " lost: nothing\n") || !strings.Contains(got, "200 packets captured") {
+	if got := string(read(t, said)); err != nil || !strings.Contains(got, " bytes, 0 lost\n") || !strings.Contains(got, "200 packets captured") {
 		t.Errorf("%v: %s", err, got)
 	}
 }

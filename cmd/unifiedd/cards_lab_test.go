@@ -28,7 +28,7 @@ func zeroCopyIsTold(t *testing.T, form labenv.Form) {
 	var doctor, status, errs sink
 	s.pair.B.Do(t, func() { run([]string{"doctor", "-i", s.pair.B.Ifname}, &doctor, &errs) })
 	s.start(t)
-	if code := run([]string{"status", "--socket", s.socket}, &status, &errs); code != 0 {
+	if code := run([]string{"status", "-o", "wide", "--socket", s.socket}, &status, &errs); code != 0 {
 		t.Fatalf("status ends with %d: %s", code, errs)
 	}
 	told, granted := line(string(doctor), "zero copy"), line(string(status), "  granted  ")

@@ -140,8 +140,12 @@ func checkObject(file, program string) (digest string, err error) {
 
 // summary describes a configuration in a few words.
 func summary(c *config.Config) string {
+	pages := string(c.Region.Pages)
+	if c.Region.Pages == config.PagesAuto {
+		pages = "2MiB or ordinary"
+	}
 	return fmt.Sprintf("%s, %s, region %s on %s pages",
-		plural(len(c.Flows), "flow"), plural(len(c.Workers), "worker"), c.Region.Size, c.Region.Pages)
+		plural(len(c.Flows), "flow"), plural(len(c.Workers), "worker"), c.Region.Size, pages)
 }
 
 // plural returns a number with the name of what it counts.

@@ -72,14 +72,14 @@ func (d *dispatched) start() {
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	testenv.Must(d, d.cmd.Start())
 	testenv.Wait(d, 20*time.Second, "the flow to run", func() bool {
-		out, err := d.ask("status")
+		out, err := d.ask("status", "-o", "wide")
 		return err == nil && strings.Contains(out, "beside others (libxdp)")
 	})
 }
 
 // ask runs a command that queries the daemon.
-func (d *dispatched) ask(command string) (string, error) {
-	out, err := exec.Command(testenv.Tool(d, "unifiedd"), command, "--socket", filepath.Join(d.dir, "control.sock")).CombinedOutput()
+func (d *dispatched) ask(command ...string) (string, error) {
+	out, err := exec.Command(testenv.Tool(d, "unifiedd"), append(command, "--socket", filepath.Join(d.dir, "control.sock"))...).CombinedOutput()
 	return string(out), err
 }
 

@@ -22,14 +22,16 @@ func newDoctor() *cobra.Command {
 		Long: `Report what this machine can do, what is missing, and the remedy.
 
 Features are tried, on loopback and with files that never get a name; nothing
-stays behind. With a configuration, its needs are the measure. The exit status is
-1 if something fails; warnings do not count.`,
+stays behind. With a configuration, its needs are the measure, and for the unit of
+systemd that runs it, what that unit's user may do. The exit status is 1 if something
+fails; warnings do not count.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if file != "" {
 				if o.Config, err = loadConfig(file); err != nil {
 					return err
 				}
+				o.File = file
 			}
 			return examine(c.OutOrStdout(), o, asJSON)
 		},

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,31 +30,37 @@ type exportFlags struct {
 	read     []string
 	file     string
 	from, to string
-	numeric  int
+	numeric  bool
 }
 
 func newExport() *cobra.Command {
 	var f exportFlags
 	var want export.Select
 	c := &cobra.Command{
-		Use:   "export -r DEVICE|FILE [-w FILE|-] [--from TIME] [--to TIME] [FILTER...]",
+		Use:   "export DEVICE|FILE... [-w FILE|-] [--from TIME] [--to TIME] [FILTER...]",
 		Short: "Make a plain pcapng file of the capture on a device, or of segment files",
 		Long: `Make a plain pcapng file of the ring of segments on a device, oldest first, or of
 segment files, in the order given; packets of several queues or interfaces come in
 the order of their times. Captures of other programs, pcap and pcapng, compressed (gzip,
-zstd, lz4) or from standard input (-), are read as well. What is read may be written by a capture
+zstd, lz4) or from standard input (-), are read as well. A FILE may be the prefix of the
+segments of a recording flow, what its to.file says. What is read may be written by a capture
 meanwhile; it is never written to. Segments that lie before or after the TIMEs are
 not read, and of those with an index (see 'unifiedd index') only what may hold
 packets of the times, addresses, ports and protocols asked for.
 
 A TIME is like 2026-11-20T14:05:00Z (RFC 3339), 2026-11-20 14:05:00.25 (here and
 now), 14:05 (today), -1h, -90s or -2d (before now), now, or seconds since 1970, also
-behind an @. FILTER is tcpdump's, as in
-'unifiedd capture'.`,
+behind an @. FILTER is tcpdump's, as in 'unifiedd capture'. Words before it that are no part
+of a filter are FILEs; -r names one that could be taken for a word of a filter.`,
 		Example: `  unifiedd export -r /dev/nvme0n1 -w feed.pcapng --from 14:05 udp port 5000
-  unifiedd export -r md-20261120T140500Z-000001.pcapng -w - | tshark -r -`,
+  unifiedd export /var/lib/unifiedd/feed -w - host 10.0.0.1 | tshark -r -
+  unifiedd export feed-*.pcapng -w all.pcapng`,
 		PreRunE: func(_ *cobra.Command, args []string) (err error) { // an error here is a usage error
-			want, err = f.choose(strings.Join(args, " "), time.Now())
+			text, err := f.inputs(args)
+			if err != nil {
+				return err
+			}
+			want, err = f.choose(text, time.Now())
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,10 +73,57 @@ behind an @. FILTER is tcpdump's, as in
 	s.StringVar(&f.from, "from", "", "packets from this `TIME` on, such as 14:05 or -1h")
 	addNumeric(c, &f.numeric)
 	s.StringVar(&f.to, "to", "", "packets before this `TIME`")
-	if err := c.MarkFlagRequired("read"); err != nil {
-		panic(err) // the flag was added above
-	}
 	return c
+}
+
+// inputs divides the arguments into files and the filter, which it returns. A prefix of segments becomes these.
+func (f *exportFlags) inputs(args []string) (text string, err error) {
+	n := 0
+	for ; n < len(args); n++ {
+		text = strings.Join(args[n:], " ")
+		_, err := filter.Parse(text)
+		if err == nil {
+			break
+		}
+		if !isInput(args[n]) {
+			if n > 0 || len(f.read) > 0 {
+				return "", fmt.Errorf("filter %q: %w", text, err)
+			}
+			return "", fmt.Errorf("%s: there is no such file, and no segment whose name begins so (and as a filter: %w)", args[n], err)
+		}
+		text = ""
+	}
+	f.read = append(f.read, args[:n]...)
+	if len(f.read) == 0 {
+		return "", errors.New("an argument is missing: name a FILE, a DEVICE or the prefix of segments")
+	}
+	var all []string
+	for _, name := range f.read {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) && name != "-" {
+			if some := segmentsOf(name); some != nil {
+				all = append(all, some...)
+				continue
+			}
+		}
+		all = append(all, name)
+	}
+	f.read = all
+	return text, nil
+}
+
+// isInput reports whether a name is that of something to read.
+func isInput(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil || name == "-" || segmentsOf(name) != nil
+}
+
+// segmentsOf returns the segments of a flow whose names begin with a prefix, in their order.
+func segmentsOf(prefix string) []string {
+	all, _ := filepath.Glob(prefix + "-*.pcapng") // an invalid pattern has no segments
+	return slices.DeleteFunc(all, func(name string) bool {
+		rest := name[len(prefix):]
+		return !pcapng.LikeSegment(rest) || pcapng.LikeSegment(rest[1:]) // of the flow prefix-more
+	})
 }
 
 // choose converts the flags to a selection.
@@ -125,7 +180,7 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	}
 	sum, flushed := x.Close()
 	err = errors.Join(err, flushed)
-	if err == nil || f.file == "" || f.file == "-" { // otherwise there is no file
+	if err == nil || sum.Packets > 0 && (f.file == "" || f.file == "-") { // otherwise there is no file
 		tellExport(stderr, sum)
 	}
 	if sum.Unreadable > 0 {

@@ -218,7 +218,7 @@ func TestExportRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		"nothing to read":   {nil, exitUsage, "read"},
+		"nothing to read":   {nil, exitUsage, "name a FILE"},
 		"no such file":      {[]string{"-r", "/nowhere"}, exitFailed, "/nowhere"},
 		"no capture":        {[]string{"-r", empty}, exitFailed, empty},
 		"onto itself":       {[]string{"-r", name, "-w", name}, exitFailed, "it is the input"},
@@ -259,6 +259,41 @@ func TestInstants(t *testing.T) {
 	for _, text := range []string{"x", "@", "-", "-x", "--1h", "-1", "-1d-1h", "yesterday", "2026", "@1.0000000001", "@-1", "1969-01-01", "9999-01-01", "25:00"} {
 		if got, err := instant("--from", text, now); err == nil {
 			t.Errorf("%s: %d", text, got)
+		}
+	}
+}
+
+// TestExportNames: export takes files as arguments, before the filter, and the prefix of a flow's segments. A word that is
+// neither is an error that says so, and nothing is printed of an export that did not begin.
+func TestExportNames(t *testing.T) {
+	dir := t.TempDir()
+	prefix := filepath.Join(dir, "feed")
+	var names []string
+	for i, flow := range []string{"feed", "feed", "feed-b"} {
+		name := filepath.Join(dir, fmt.Sprintf("%s-20261120T14050%dZ-00000%d.pcapng", flow, i, i+1))
+		write(t, name, captured(t, pcapng.SegmentID{1}, false, uint64(i), 0, 10, "a"))
+		names = append(names, name)
+	}
+	for want, args := range map[string][]string{
+		"30 packets exported": {names[0], names[1], names[2]},
+		"20 packets exported": {prefix},
+		"10 packets exported": {prefix + "-b"},
+		"0 packets exported":  {names[0], "-r", names[1], "tcp", "port", "9"},
+	} {
+		var out, errs strings.Builder
+		if status := run(append([]string{"export"}, args...), &out, &errs); status != 0 || !strings.HasPrefix(errs.String(), want) {
+			t.Errorf("%v: status %d, and not %q: %s", args, status, want, &errs)
+		}
+	}
+	for want, args := range map[string][]string{
+		"no-such.pcapng: there is no such file": {"no-such.pcapng"},
+		"an argument is missing":                nil,
+		"filter":                                {names[0], "no-such.pcapng"},
+		"no such file":                          {"-r", prefix + "s"},
+	} {
+		var out, errs strings.Builder
+		if status := run(append([]string{"export"}, args...), &out, &errs); status == 0 || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "exported") {
+			t.Errorf("%v: status %d, and not %q: %s", args, status, want, &errs)
 		}
 	}
 }

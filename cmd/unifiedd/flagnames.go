@@ -11,7 +11,7 @@ import (
 var (
 	captureSettings = map[string]string{
 		"from.interface": "-i", "from.interfaces": "-i", "from.filter": "", "from.queues": "--queues", "from.ring": "--ring", "from.steer": "--steer",
-		"from.beside": "--beside", "from.priority": "--priority", "from.mirror": "--mirror", "from.engine": "--engine", "from.buffer": "--buffer-size", "from.zero_copy": "--zero-copy", "from.comment": "--ifcomment", "from.join": "--join",
+		"from.beside": "--beside", "from.priority": "--priority", "from.mirror": "-Q", "from.engine": "--engine", "from.buffer": "--buffer-size", "from.zero_copy": "--zero-copy", "from.comment": "--ifcomment", "from.join": "--join",
 		"to.file": "-w", "to.snaplen": "-s", "to.mode": "--mode", "to.keep_free": "--keep-free", "to.layout": "--layout", "to.comment": "--capture-comment",
 	}
 	replaySettings = map[string]string{

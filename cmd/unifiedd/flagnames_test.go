@@ -16,8 +16,8 @@ func TestErrorsNameFlags(t *testing.T) {
 		{[]string{"replay", "-i", "lo", "--mbps", "-1", "x.pcap"}, "--multiplier, --pps or --mbps: a pace of -1e+06 is not"},
 		{[]string{"replay", "-i", "lo", "--ring", "5", "x.pcap"}, "--ring: "},
 		{[]string{"replay", "-i", "lo", "--filter", "prot 5", "x.pcap"}, "--filter: "},
-		{[]string{"capture", "-i", "lo", "--ring", "5"}, "--ring: "},
-		{[]string{"capture", "-i", "lo", "--layout", "flat"}, "--layout: "},
+		{[]string{"capture", "-i", "lo", "--take", "--ring", "5"}, "--ring: "},
+		{[]string{"capture", "-i", "lo", "--take", "--layout", "flat"}, "--layout: "},
 		{[]string{"capture", "-i", "a/b"}, "-i: "},
 		{[]string{"capture", "-i", "lo", "host 10.9.0.300"}, `unifiedd: filter: at byte 5: "10.9.0.300"`},
 	} {

@@ -63,7 +63,7 @@ flows:
 		return f.Hosts.Hosts == 1 && f.Hosts.Bytes["written"] == 1<<20 && f.Hosts.Bytes["read"] >= 1<<20 && f.CopiedBytes["placed"] == 0
 	})
 	var out, errs sink
-	if code := run([]string{"status", "--socket", d.Socket}, &out, &errs); code != 0 || !strings.Contains(line(string(out), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
+	if code := run([]string{"status", "-o", "wide", "--socket", d.Socket}, &out, &errs); code != 0 || !strings.Contains(line(string(out), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
 		t.Errorf("status ends with %d: %s\n%s", code, errs, out)
 	}
 	if got := line(string(out), "namespace"); !strings.Contains(got, "1: ") || !strings.Contains(got, ", 67108864 bytes; ") || !strings.Contains(got, "written 1048576") {

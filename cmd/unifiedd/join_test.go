@@ -123,7 +123,7 @@ func TestCaptureJoins(t *testing.T) {
 		{[]string{"--join", "239.1.2.3"}, true, "dst 239.1.2.3"},
 		{[]string{"--join", "239.9.9.9", "--join", "232.1.2.3," + sender.IP.String()}, true, "dst 232.1.2.3"},
 	} {
-		args := append([]string{"capture", "-i", here.Ifname, "--ring", "512", "-c", "20"}, append(c.args, c.filter)...)
+		args := append([]string{"capture", "-i", here.Ifname, "--take", "--ring", "512", "-c", "20"}, append(c.args, c.filter)...)
 		cmd, said := command(t, here, args...), &lines{}
 		cmd.Stderr = said
 		launch(t, cmd)

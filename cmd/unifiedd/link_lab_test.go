@@ -44,7 +44,7 @@ func TestTunnels(t *testing.T) {
 			file := filepath.Join(testenv.DiskDir(t), c.name+".pcapng")
 			ping := p.A.Command("ping", "-q", "-i", "0.1", "-w", "60", "10.99.0.2")
 			testenv.Must(t, ping.Start())
-			status, _, stderr := finish(t, command(t, &p.B, "capture", "-i", c.name, "-c", "5", "--ring", "512", "-w", file, "icmp and src host 10.99.0.1"))
+			status, _, stderr := finish(t, command(t, &p.B, "capture", "-i", c.name, "--take", "-c", "5", "--ring", "512", "-w", file, "icmp and src host 10.99.0.1"))
 			_ = ping.Process.Kill()
 			_ = ping.Wait()
 			if c.says != "" {

@@ -85,7 +85,7 @@ func TestCaptureWithoutEthernet(t *testing.T) {
 	tun := testenv.NewTun(t)
 	feed(t, tun)
 	dir := testenv.DiskDir(t)
-	for layout, settings := range map[string][]string{"packed": {"--ring", "512"}, "slot": {"--ring", "512", "--layout", "slot"}, "packet-socket": {"--engine", "packet"}} {
+	for layout, settings := range map[string][]string{"packed": {"--take", "--ring", "512"}, "slot": {"--take", "--ring", "512", "--layout", "slot"}, "packet-socket": nil} {
 		if testing.Short() && layout != "packed" {
 			continue
 		}
@@ -140,7 +140,7 @@ func TestLinkTypesRefused(t *testing.T) {
 		status int
 		says   []string
 	}{
-		"mirror":              {&tun.End, []string{"capture", "-i", tun.Ifname, "--mirror", "--engine", "xdp"}, exitUsage, []string{tun.Ifname, "type none, tun", "mirror needs"}},
+		"mirror":              {&tun.End, []string{"capture", "-i", tun.Ifname, "--engine", "xdp"}, exitUsage, []string{tun.Ifname, "type none, tun", "mirror needs"}},
 		"ether filter":        {&tun.End, []string{"capture", "-i", tun.Ifname, "ether host 02:00:00:00:00:01"}, exitUsage, []string{"RAW"}},
 		"arp":                 {&tun.End, []string{"capture", "-i", tun.Ifname, "arp"}, exitUsage, []string{"rejects all packets"}},
 		"contradiction":       {&p.B, []string{"capture", "-i", p.B.Ifname, "icmp and vlan"}, exitUsage, []string{"rejects all packets"}},
@@ -149,7 +149,7 @@ func TestLinkTypesRefused(t *testing.T) {
 		"cooked":              {&p.A, []string{"replay", "-i", p.A.Ifname, cooked}, exitFailed, []string{cooked, "LINUX_SLL (113)"}},
 		"several link types":  {&p.A, []string{"replay", "-i", p.A.Ifname, mixed}, exitFailed, []string{mixed, "several link types"}},
 		"replay filter":       {&p.A, []string{"replay", "-i", p.A.Ifname, "--filter", "ip and ip6", ether}, exitUsage, []string{"rejects all packets"}},
-		"several, with tun":   {&tun.End, []string{"capture", "-i", tun.Ifname, "-i", "lo"}, exitUsage, []string{"has one link type"}},
+		"several, with tun":   {&tun.End, []string{"capture", "-i", tun.Ifname, "-i", "lo", "--take=anyway"}, exitUsage, []string{"has one link type"}},
 		"export, cooked":      {&p.A, []string{"export", "-r", cooked, "udp"}, exitFailed, []string{cooked, "LINUX_SLL (113)", "without a filter"}},
 		"export, ether":       {&p.A, []string{"export", "-r", raw, "ether host 02:00:00:00:00:01"}, exitFailed, []string{raw, "RAW"}},
 		"export, rejects all": {&p.A, []string{"export", "-r", ether, "ip and ip6"}, exitUsage, []string{"rejects all packets"}},
@@ -191,11 +191,11 @@ func TestAlternativeNames(t *testing.T) {
 	background(t, p)
 	file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
 	for _, name := range []string{long, "short-alt"} {
-		if status, _, stderr := finish(t, command(t, &p.B, "capture", "-i", name, "--ring", "512", "-c", "20", "-w", file)); status != 0 || !strings.Contains(stderr, "20 packets captured") {
+		if status, _, stderr := finish(t, command(t, &p.B, "capture", "-i", name, "--take", "--ring", "512", "-c", "20", "-w", file)); status != 0 || !strings.Contains(stderr, "20 packets captured") {
 			t.Errorf("capture on %s: status %d: %s", name, status, stderr)
 		}
 	}
-	if status, _, stderr := finish(t, command(t, &p.B, "capture", "-i", long, "--mirror", "--ring", "512", "-c", "20", "-w", file)); status != 0 {
+	if status, _, stderr := finish(t, command(t, &p.B, "capture", "-i", long, "--engine", "xdp", "--ring", "512", "-c", "20", "-w", file)); status != 0 {
 		t.Errorf("mirror of %s: status %d: %s", long, status, stderr)
 	}
 	config := filepath.Join(t.TempDir(), "c.yaml")

@@ -170,6 +170,7 @@ SIGPIPE, as other programs do, without a message. If nobody reads standard error
 		newStatus(),
 		newStart(),
 		newStop(),
+		newRestart(),
 		newReload(),
 		newTop(),
 		newTune(),

@@ -26,7 +26,7 @@ func TestUserNamespace(t *testing.T) {
 	run := func(options string) (string, error) {
 		script := `mount --bind ` + dir + `/passwd /etc/passwd && ip link set lo up || exit 9
 (while :; do echo >/dev/udp/127.0.0.1/9; sleep 0.05; done) 2>/dev/null &
-` + program(t) + ` capture -i lo --engine packet -q -c 4 ` + options + ` -w ` + dir + `/out.pcapng; s=$?; kill %1; exit $s`
+` + program(t) + ` capture -i lo -q -c 4 ` + options + ` -w ` + dir + `/out.pcapng; s=$?; kill %1; exit $s`
 		out, err := exec.Command("unshare", "--user", "--map-root-user", "--net", "--mount", "bash", "-c", script).CombinedOutput()
 		return string(out), err
 	}

@@ -34,7 +34,7 @@ flows:
 		says string
 	}{
 		{[]string{"orders", "stop", "all"}, 0, "flow orders: orders are stopped; held so far: 0\n"},
-		{[]string{"status"}, 0, "unifiedd orders resume orders"},
+		{[]string{"status", "-o", "wide"}, 0, "unifiedd orders resume orders"},
 		{[]string{"orders", "status"}, 0, "orders of all flows, and of those to come: stopped\nflow orders: stopped\nkept in "},
 		{[]string{"orders", "resume", "orders"}, 0, "may leave again"},
 		{[]string{"orders", "status"}, 0, "those to come: stopped\nflow orders: leave\n"},

@@ -59,7 +59,7 @@ func TestOutputsStay(t *testing.T) {
 		"export to a directory":            {"export", "-r", whole, "-w", dir},
 		"export of a directory":            {"export", "-r", dir, "-w", old},
 		"capture of no interface":          {"capture", "-i", "no-such-link", "-w", old},
-		"capture of no queue":              {"capture", "-i", "lo", "--queues", "77", "-w", old},
+		"capture of no queue":              {"capture", "-i", "lo", "--take=anyway", "--queues", "77", "-w", old},
 		"capture with too little room":     {"capture", "-i", "lo", "-w", old, "--keep-free", "100%"},
 		"capture to a link":                {"capture", "-i", "lo", "-w", link},
 		"capture that rotates, to a link":  {"capture", "-i", "lo", "-C", "1", "-w", link},

@@ -68,12 +68,13 @@ any host that reaches the port may send.`,
 			if _, err := os.Stat(args[0]); err != nil {
 				return fmt.Errorf("receive: %w", err)
 			}
-			log := newLog(config.FormatText, slog.LevelWarn, c.ErrOrStderr())
+			log := newCommandLog(c.ErrOrStderr())
 			region := f.region(f.senders)
 			memory, err := f.begin(region, log)
 			if err == nil {
 				d, oerr := f.open(region, memory)
 				if err = oerr; err == nil {
+					d.region.Warn(log)
 					err = errors.Join(receive(c.Context(), &f, d, args[0], log, c.ErrOrStderr()), d.Close())
 				}
 			}
@@ -88,7 +89,7 @@ any host that reaches the port may send.`,
 	s.StringVar(&f.listen, "listen", ":"+transferPort, "`ADDRESS` to listen at over TCP")
 	s.StringArrayVar(&f.allow, "allow", nil, "with --cert: `NAME` in the certificate of a sender that may send (default all of --ca); may be given several times")
 	s.Uint64Var(&f.senders, "senders", 2, "`NUMBER` of senders at once; each has --memory")
-	s.StringVar(&f.keepFreeText, "keep-free", "0", "leave so `MUCH` of the disk free, such as 10GiB")
+	s.StringVar(&f.keepFreeText, "keep-free", "0", "keep this `SIZE` of the disk free, such as 10GiB")
 	s.StringVar(&f.state, "state", "/var/lib/unifiedd", "`DIRECTORY` with the records of devices")
 	s.BoolVar(&f.force, "force", false, "write to the device even if it is not empty, or in use")
 	s.BoolVar(&f.once, "once", false, "end when one copy is complete")
@@ -188,7 +189,7 @@ func tellCopy(w io.Writer, c transfer.Copy) {
 
 // tellReceived prints the counters.
 func tellReceived(w io.Writer, s transfer.ReceiverStats, l *connect.Listener, d *transferDevice) {
-	fmt.Fprintf(w, "%s complete, %s; %d bytes received, %d bytes of holes, %d bytes were there\n", copiesText(s.Complete), plural(int(s.Connections), "connection"), s.Bytes, s.Holes, s.Resumed)
+	fmt.Fprintf(w, "%s complete, %s; %d bytes received, %d bytes of holes, %d bytes resumed\n", copiesText(s.Complete), plural(int(s.Connections), "connection"), s.Bytes, s.Holes, s.Resumed)
 	fmt.Fprintf(w, "refused: %s; in the handshake: %s; ended: %s; left by the sender: %d\n", nonzero(reasons(s.Refused)), nonzero(device.Handshakes(l)), nonzero(reasons(s.Ended)), s.Left)
 	fmt.Fprintln(w, d.copies(s.Kernel, s.Bytes))
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,22 +62,35 @@ func printReload(w io.Writer, s *status.Reload) error {
 	return nil
 }
 
-// printPlan prints what a reload does to each flow.
+// printPlan prints a sentence for each flow, about what a reload does to it.
 func printPlan(w io.Writer, p *config.Plan) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	var changed []string
-	for _, c := range p.Changed {
-		changed = append(changed, fmt.Sprintf("%s (%s)", c.Flow, strings.Join(c.Keys, ", ")))
-	}
-	for _, row := range []struct {
-		what  string
-		names []string
-	}{{"kept", p.Kept}, {"changed", changed}, {"filters", p.Filters}, {"subsystems", p.Subsystems}, {"groups", p.Groups}, {"added", p.Added}, {"removed", p.Removed}, {"credentials", p.Credentials}, {"settings", p.Settings}} {
-		if row.names != nil {
-			fmt.Fprintf(t, "%s\t%s\n", row.what, strings.Join(row.names, ", "))
+	var b strings.Builder
+	each := func(names []string, what string) {
+		for _, name := range names {
+			fmt.Fprintf(&b, "flow %s: %s\n", name, what)
 		}
 	}
-	return t.Flush()
+	each(p.Kept, "goes on unchanged")
+	for _, c := range p.Changed {
+		fmt.Fprintf(&b, "flow %s: stops and starts again (%s)\n", c.Flow, strings.Join(c.Keys, ", "))
+	}
+	each(p.Filters, "the filter or the multicast groups change, nothing restarts")
+	each(p.Subsystems, "namespaces, subsystems, hosts or the disk's size change, nothing restarts")
+	each(p.Groups, "the list of members changes, nothing restarts")
+	each(p.Added, "is new, and starts")
+	each(p.Removed, "is gone, and stops")
+	for _, name := range p.Credentials {
+		if name == "tls" {
+			fmt.Fprintln(&b, "the daemon: certificates or authorities are read again")
+			continue
+		}
+		fmt.Fprintf(&b, "flow %s: keys of hosts are read again, nothing restarts\n", name)
+	}
+	if p.Settings != nil {
+		fmt.Fprintf(&b, "the daemon: settings change (%s)\n", strings.Join(p.Settings, ", "))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // printPlanned asks the daemon what a reload would do to its flows, and prints it. The reload would

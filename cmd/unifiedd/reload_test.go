@@ -48,12 +48,12 @@ func TestReloadCommand(t *testing.T) {
 		code int
 		want string // a regular expression for both outputs
 	}{
-		{s.capture(t, ""), []string{"check", "--plan"}, 0, `^nothing would change\nkept  cap\n$`},
-		{s.capture(t, ""), []string{"reload"}, 0, `^unchanged, generation 1, after \d+\S*s\nkept  cap\n$`},
-		{s.capture(t, ""), []string{"check", "--plan", "-c", other}, 0, `^changed  cap \(to\.flush\)\n$`},
+		{s.capture(t, ""), []string{"check", "--plan"}, 0, `^nothing would change\nflow cap: goes on unchanged\n$`},
+		{s.capture(t, ""), []string{"reload"}, 0, `^unchanged, generation 1, after \d+\S*s\nflow cap: goes on unchanged\n$`},
+		{s.capture(t, ""), []string{"check", "--plan", "-c", other}, 0, `^flow cap: stops and starts again \(to\.flush\)\n$`},
 		{s.capture(t, ""), []string{"check", "--plan", "-c", other + ".none"}, exitFailed, `^unifiedd: read configuration: open .*none: no such file or directory\n$`},
-		{"log: {level: debug}\n" + s.capture(t, ""), []string{"reload"}, 0, `^applied, generation 2, after \d+\S*s\nkept      cap\nsettings  log.level\n$`},
-		{added, []string{"check", "--plan"}, 0, `^kept      cap\nadded     new\nsettings  log.level\n$`},
+		{"log: {level: debug}\n" + s.capture(t, ""), []string{"reload"}, 0, `^applied, generation 2, after \d+\S*s\nflow cap: goes on unchanged\nthe daemon: settings change \(log.level\)\n$`},
+		{added, []string{"check", "--plan"}, 0, `^flow cap: goes on unchanged\nflow new: is new, and starts\nthe daemon: settings change \(log.level\)\n$`},
 		{added, []string{"reload"}, exitFailed, `^unifiedd: start flow new: open gone: interface is gone, or never was in this network namespace`},
 		{strings.Replace(added, "64MiB", "66MiB", 1), []string{"check", "--plan"}, exitFailed, `test\.yaml:2:16: region\.size: cannot change while the daemon runs, with 64MiB\n    region: \{size: 66MiB, extents: 8\}\n                   \^ restart it for this\n$`},
 		{"flows: []\nregions: {}\n", []string{"reload"}, exitFailed, `^/\S+/test\.yaml:1:8: flows: at least one is needed\n    flows: \[\]\n           \^\n/\S+/test\.yaml:2:1: unknown key "regions"\n    regions: \{\}\n    \^ did you mean "region"\?\n$`},
@@ -68,7 +68,7 @@ func TestReloadCommand(t *testing.T) {
 	if code, _, errs := s.command(t, "reload"); code != exitFailed || !strings.Contains(errs, "no such file or directory") {
 		t.Errorf("without its file it ends with %d: %s", code, errs)
 	}
-	_, out, _ := s.command(t, "status")
+	_, out, _ := s.command(t, "status", "-o", "wide")
 	if !regexp.MustCompile(`(?m)^config +generation 2, loaded \S+; reloads: applied 1, refused 2, rolled_back 1, unchanged 1\n +the last reload was refused at \S+: read configuration: `).MatchString(out) {
 		t.Errorf("the status is\n%s", out)
 	}

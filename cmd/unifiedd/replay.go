@@ -61,8 +61,7 @@ goes on with the host's own traffic.`,
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg.Log.Level = config.LevelWarn
-			log := newLog(cfg.Log.Format, cfg.Log.Level.Slog(), c.ErrOrStderr())
+			log := newCommandLog(c.ErrOrStderr())
 			here, err := giveUp(cfg, f.reserve, f.user, log)
 			if err != nil {
 				return ended(err)

@@ -69,7 +69,7 @@ flows:
 	})
 	says(0, "unchanged, generation 1", "reload")
 	set("nqn.2026-01.com.example:good"+key, 0o600)
-	says(0, "credentials  v\n", "check", "--plan")
+	says(0, "flow v: keys of hosts are read again, nothing restarts\n", "check", "--plan")
 	says(0, "v: 0 sessions ended", "reload")
 	says(0, "unchanged, generation 2", "reload")
 	set("nqn.2026-01.com.example:good"+key, 0o644)

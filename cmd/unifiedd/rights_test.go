@@ -177,7 +177,7 @@ func TestCommandRights(t *testing.T) {
 		}
 		file := filepath.Join(dir, fmt.Sprintf("out%d.pcapng", i))
 		for _, cmd := range []*exec.Cmd{
-			commandAsIs(t, &p.B, c.env, append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file}, c.args...)...),
+			commandAsIs(t, &p.B, c.env, append([]string{"capture", "-i", p.B.Ifname, "--take", "--ring", "512", "-w", file}, c.args...)...),
 			commandAsIs(t, &p.A, c.env, append([]string{"replay", "-i", p.A.Ifname, "--pps", "100", "--loop", "0", in}, c.args...)...),
 		} {
 			s := facing(t, cmd, nil)
@@ -213,7 +213,7 @@ func TestCommandDefaultUser(t *testing.T) {
 		uid   uint32
 	}{{without, nil, nil, 0}, {with, nil, nil, 64998}, {with, sudo, nil, 65534}, {without, sudo, nil, 65534}, {with, nil, []string{"-Z", "daemon"}, 1}} {
 		file := filepath.Join(dir, fmt.Sprintf("out%d.pcapng", i))
-		args := append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file}, c.args...)
+		args := append([]string{"capture", "-i", p.B.Ifname, "--take", "--ring", "512", "-w", file}, c.args...)
 		cmd := commandAsIs(t, &p.B, c.env, args...)
 		at := slices.Index(cmd.Args, "timeout")
 		cmd.Args = slices.Insert(cmd.Args, at, "unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/passwd && exec "$@"`, c.users)
@@ -292,7 +292,7 @@ func TestCommandMakesFile(t *testing.T) {
 		if test.dir&fs.ModeSticky != 0 { // as /tmp: root owns the existing file
 			testenv.Must(t, os.Chown(file, 0, 0))
 		}
-		args := append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file, "-Z", "nobody", "-c", strconv.Itoa(max(test.packets, 1))}, test.more...)
+		args := append([]string{"capture", "-i", p.B.Ifname, "--take", "--ring", "512", "-w", file, "-Z", "nobody", "-c", strconv.Itoa(max(test.packets, 1))}, test.more...)
 		cmd := commandAsIs(t, &p.B, nil, append(args, test.filter)...)
 		if test.packets == 0 {
 			facing(t, cmd, nil)

@@ -72,12 +72,13 @@ durable stays: send again), 1 after another error, 2 where the command line is w
 			if _, err := os.Stat(args[0]); err != nil {
 				return errors.Join(checkAccess("read", args[0], unix.R_OK, "make it readable for the user"), fmt.Errorf("send: %w", err))
 			}
-			log := newLog(config.FormatText, slog.LevelWarn, c.ErrOrStderr())
+			log := newCommandLog(c.ErrOrStderr())
 			region := f.region(1)
 			memory, err := f.begin(region, log)
 			if err == nil {
 				d, oerr := f.open(region, memory)
 				if err = oerr; err == nil {
+					d.region.Warn(log)
 					err = errors.Join(send(c.Context(), &f, d, args[0], args[1], log, c.ErrOrStderr()), d.Close())
 				}
 			}
@@ -171,7 +172,7 @@ func send(parent context.Context, f *sendFlags, d *transferDevice, source, node 
 	}
 	took := max(time.Since(began).Seconds(), 1e-9)
 	st := s.Stats()
-	fmt.Fprintf(stderr, "sent %d bytes in %.2f s, %s; %s of holes, %d bytes were there, %s\n", st.Sent, took, bits(float64(st.Sent)*8/took), plural(int(st.Holes), "byte"), st.Resumed,
+	fmt.Fprintf(stderr, "sent %d bytes in %.2f s, %s; %s of holes, %d bytes resumed, %s\n", st.Sent, took, bits(float64(st.Sent)*8/took), plural(int(st.Holes), "byte"), st.Resumed,
 		plural(int(st.Connections), "connection"))
 	fmt.Fprintf(stderr, "checksum: %x\n%s\n", s.Digest(), d.copies(st.Kernel, st.Sent))
 	return nil
@@ -220,7 +221,7 @@ func showSending(s *transfer.Sender, w io.Writer, live bool) (shown func(well bo
 func whySlow(s transfer.SenderStats) string {
 	switch {
 	case s.Waits != "":
-		return "no connection: trying again"
+		return fmt.Sprintf("connecting again, %d", s.Attempts)
 	case s.At == s.Size && s.Durable < s.Size:
 		return "the receiver's disk writes the rest"
 	}

@@ -194,7 +194,7 @@ func TestServeStatus(t *testing.T) {
 		t.Errorf("status: %+v", got)
 	}
 	out.Reset()
-	if code := run([]string{"status", "--socket", s.socket}, &out, &errs); code != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "  held  ") {
+	if code := run([]string{"status", "-o", "wide", "--socket", s.socket}, &out, &errs); code != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "  held  ") {
 		t.Errorf("status ends with %d: %s%s", code, out.String(), errs.String())
 	}
 }
@@ -219,19 +219,20 @@ func TestControl(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"start", "cap"}, exitFailed, "flow cap runs already"},
+		{[]string{"start", "cap"}, 0, "flow cap runs already\n"},
 		{[]string{"stop", "nope"}, exitFailed, `there is no flow "nope" (there is: cap)`},
 		{[]string{"start", "a/../b"}, exitFailed, `there is no flow "a/../b"`},
-		{[]string{"stop", "cap"}, 0, ""},
-		{[]string{"stop", "cap"}, exitFailed, "flow cap is stopped, and does not run"},
+		{[]string{"stop", "cap"}, 0, "flow cap is stopped\n"},
+		{[]string{"stop", "cap"}, 0, "flow cap is stopped, and did not run\n"},
 		{[]string{"stop"}, exitUsage, "an argument is missing: unifiedd stop FLOW"},
 		{[]string{"start", "cap"}, exitFailed, s.pair.B.Ifname}, // the interface is in another namespace
-		{[]string{"stop", "cap"}, exitFailed, "flow cap is failed: start flow cap: "},
+		{[]string{"restart", "cap"}, exitFailed, s.pair.B.Ifname},
+		{[]string{"stop", "cap"}, 0, "flow cap is failed: start flow cap: "},
 	} {
 		var out, errs bytes.Buffer
 		args := append(c.args, "--socket", s.socket)
-		if code := run(args, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.want) || c.want == "" && errs.Len() > 0 {
-			t.Errorf("%v ends with %d: %s", c.args, code, errs.String())
+		if code := run(args, &out, &errs); code != c.code || !strings.Contains(out.String()+errs.String(), c.want) || (code == 0) != (errs.Len() == 0) {
+			t.Errorf("%v ends with %d: %s%s", c.args, code, out.String(), errs.String())
 		}
 	}
 	if got := s.Status().Flows[0].State; got != status.Failed {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,41 +12,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/internal/printable"
 )
-
-func newStatus() *cobra.Command {
-	var socket string
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "status",
-		Short: "Ask the running daemon what it does, what it lost and why",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
-			defer cancel()
-			raw, err := control.Status(ctx, socket)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				_, err = c.OutOrStdout().Write(raw)
-				return err
-			}
-			return printRawStatus(c.OutOrStdout(), raw)
-		},
-	}
-	addSocket(c, &socket)
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
-}
 
 // decode reads an answer of the daemon to be printed. What peers, hosts and disks have named cannot change the terminal.
 func decode(raw []byte, answer any) error {
@@ -231,8 +201,18 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  offered\t%d packets: %d received, %d waiting\n", f.Offered, f.Packets, f.Waiting)
 	fmt.Fprintf(w, "  to the kernel\t%s\n", nonzero(f.Passed))
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
-	for _, l := range finding.Losses(f) {
-		fmt.Fprintf(w, "  \t%s: %s: %s\n", l.Reason, l.Why, l.Remedy)
+	printRemedies(w, f)
+}
+
+// printRemedies prints what to do about packets that are lost.
+func printRemedies(w io.Writer, f *status.Flow) {
+	if !f.LostAt.IsZero() {
+		fmt.Fprintf(w, "  \tthe last at %s\n", f.LostAt.Format(time.RFC3339))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(f.Lost())) {
+		if remedy := status.Remedy(reason, f.Stalled()); remedy != "" {
+			fmt.Fprintf(w, "  \t%s: %s\n", reason, remedy)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func TestCaptureReaderGone(t *testing.T) {
 	r, w, err := os.Pipe()
 	testenv.Must(t, err)
 	var stderr bytes.Buffer
-	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-")
+	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--take", "--ring", "512", "-w", "-")
 	cmd.Stdout, cmd.Stderr = w, &stderr
 	testenv.Must(t, cmd.Start())
 	_, err = r.Read(make([]byte, 100))
@@ -51,7 +51,7 @@ func TestCaptureReaderStuck(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	var stderr bytes.Buffer
-	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-", "-Z", "daemon") // that user cannot open our pipe
+	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--take", "--ring", "512", "-w", "-", "-Z", "daemon") // that user cannot open our pipe
 	cmd.Stdout, cmd.Stderr = w, &stderr
 	testenv.Must(t, cmd.Start())
 	status := make(chan int, 1)

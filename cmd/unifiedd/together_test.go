@@ -65,7 +65,7 @@ func startToReserve(t *testing.T, n int) *starting {
 	}
 	s := &starting{said: filepath.Join(dir, "said"), ready: filepath.Join(dir, "control.sock")}
 	if n%2 == 0 {
-		s.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "capture", "-i", iface, "--ring", "512")
+		s.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "capture", "-i", iface, "--take", "--ring", "512")
 		s.ready = ""
 	} else {
 		text := fmt.Sprintf("control: {socket: %s}\nregion: {size: 64MiB, extents: 4, reserve: true}\nflows:\n  - name: one\n    from: {interface: %s, ring: 512}\n    to: {discard: true}\n", s.ready, iface)
@@ -90,6 +90,6 @@ func (s *starting) runs() bool {
 	if s.ready == "" {
 		return bytes.Contains([]byte(s.text()), []byte("capturing on")) || bytes.Contains([]byte(s.text()), []byte("unifiedd:"))
 	}
-	out, err := exec.Command("unifiedd", "status", "--socket", s.ready).CombinedOutput()
+	out, err := exec.Command("unifiedd", "status", "-o", "wide", "--socket", s.ready).CombinedOutput()
 	return err == nil && bytes.Contains(out, []byte("running")) || bytes.Contains([]byte(s.text()), []byte("unifiedd:"))
 }

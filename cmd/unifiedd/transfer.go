@@ -44,7 +44,7 @@ func (f *transferFlags) register(c *cobra.Command) {
 	c.MarkFlagsRequiredTogether("cert", "key", "ca")
 	s.StringVar(&f.pieceText, "piece", "4MiB", "`SIZE` of a message, from 1MiB to 1GiB, a power of two; the shorter one of both sides counts")
 	s.StringVar(&f.memoryText, "memory", "32MiB", "`SIZE` of the memory for a transfer's pieces")
-	s.StringVar(&f.pages, "pages", string(config.Pages2MiB), "pages of the memory: 2MiB or ordinary")
+	s.StringVar(&f.pages, "pages", string(config.PagesAuto), "pages of the memory: auto, 2MiB or ordinary")
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
 	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, go on as `USER` (default who called sudo, or else unifiedd; root keeps root's rights to files)")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
@@ -69,8 +69,8 @@ func (f *transferFlags) check() error {
 		return fmt.Errorf("--memory %s: it must hold two pieces of %s at least", f.memoryText, f.pieceText)
 	case f.window > mostPieces:
 		return fmt.Errorf("--memory %s: it must hold at most %d pieces of %s", f.memoryText, mostPieces, f.pieceText)
-	case f.pages != string(config.Pages2MiB) && f.pages != string(config.PagesOrdinary):
-		return fmt.Errorf("--pages %s: it must be 2MiB or ordinary", f.pages)
+	case f.pages != string(config.PagesAuto) && f.pages != string(config.Pages2MiB) && f.pages != string(config.PagesOrdinary):
+		return fmt.Errorf("--pages %s: it must be auto, 2MiB or ordinary", f.pages)
 	case f.user != "":
 		return checkUser(f.user)
 	}
@@ -91,8 +91,11 @@ const (
 func (f *transferFlags) region(transfers uint64) *umem.Config {
 	_, packets := device.ReceiveDepth(f.rdma, packetFrames)
 	c := &umem.Config{FrameSize: frameBytes, ExtentSize: f.piece, Extents: transfers * f.window}
-	if f.pages == string(config.PagesOrdinary) {
+	switch config.Pages(f.pages) {
+	case config.PagesOrdinary:
 		c.Pages = umem.Ordinary
+	case config.Pages2MiB:
+		c.Pages = umem.Huge2M
 	}
 	// The extents begin at a multiple of their size: what is before the first one is frames.
 	frames := (uint64(packets) + messageFrames*transfers) * frameBytes
@@ -243,7 +246,7 @@ func (p *progress) print(at uint64, rate float64, left, note string) {
 			percent = int(at / (p.size / 100))
 		}
 	}
-	line := fmt.Sprintf("%15s %3d%% %11s %s", grouped(at), percent, rateText(rate), left)
+	line := fmt.Sprintf("%15s %3d%% %12s %s", grouped(at), percent, rateText(rate), left)
 	if note != "" {
 		line += " (" + note + ")"
 	}
@@ -264,14 +267,14 @@ func grouped(n uint64) string {
 	return b.String()
 }
 
-// rateText prints a rate as rsync does, in powers of 1024.
+// rateText prints a rate in powers of 1024, as --limit has it.
 func rateText(rate float64) string {
-	for _, unit := range []string{"kB/s", "MB/s"} {
+	for _, unit := range []string{"KiB/s", "MiB/s"} {
 		if rate /= 1024; rate < 1024 {
 			return fmt.Sprintf("%.2f%s", rate, unit)
 		}
 	}
-	return fmt.Sprintf("%.2fGB/s", rate/1024)
+	return fmt.Sprintf("%.2fGiB/s", rate/1024)
 }
 
 // clockText prints hours, minutes and seconds.

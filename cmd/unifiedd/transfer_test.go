@@ -219,7 +219,7 @@ func TestSendProgress(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, term.said())
 	}
-	line := regexp.MustCompile(`\r +[0-9,]{9,} +[0-9]{1,3}% +[0-9.]+[kMG]B/s +[0-9]+:[0-9]{2}:[0-9]{2}`)
+	line := regexp.MustCompile(`\r +[0-9,]{9,} +[0-9]{1,3}% +[0-9.]+[KMG]iB/s +[0-9]+:[0-9]{2}:[0-9]{2}`)
 	testenv.Wait(t, 10*time.Second, "the last line", func() bool { return strings.Contains(term.said(), "25,165,824 100%") })
 	if n := len(line.FindAllString(term.said(), -1)); n < 3 {
 		t.Errorf("%d lines in %q", n, term.said())
@@ -236,7 +236,7 @@ func TestProgressLine(t *testing.T) {
 		p.tick(1<<30+uint64(i)*(100<<20), now, "")
 	}
 	lines := strings.Split(out.String(), "\r")
-	if got, want := lines[len(lines)-1], "  1,912,602,624  44%  100.00MB/s    0:00:22"; got != want {
+	if got, want := lines[len(lines)-1], "  1,912,602,624  44%  100.00MiB/s    0:00:22"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	p.tick(1<<30+800<<20, now.Add(10*time.Second), "waiting")
@@ -244,10 +244,10 @@ func TestProgressLine(t *testing.T) {
 		t.Errorf("%q", lines[len(lines)-1])
 	}
 	p.end(4<<30, 3<<30, now.Add(22*time.Second))
-	if lines := strings.Split(out.String(), "\r"); !strings.HasPrefix(lines[len(lines)-1], "  4,294,967,296 100%  102.40MB/s    0:00:30") || !strings.HasSuffix(out.String(), "\n") {
+	if lines := strings.Split(out.String(), "\r"); !strings.HasPrefix(lines[len(lines)-1], "  4,294,967,296 100%  102.40MiB/s    0:00:30") || !strings.HasSuffix(out.String(), "\n") {
 		t.Errorf("%q", lines[len(lines)-1])
 	}
-	for rate, want := range map[float64]string{0: "0.00kB/s", 1536: "1.50kB/s", 3 << 30: "3.00GB/s"} {
+	for rate, want := range map[float64]string{0: "0.00KiB/s", 1536: "1.50KiB/s", 3 << 30: "3.00GiB/s"} {
 		if got := rateText(rate); got != want {
 			t.Errorf("%v is %q", rate, got)
 		}

@@ -80,7 +80,7 @@ down for a moment with each change.`,
 	s.DurationVar(&f.duration, "duration", time.Minute, "measure for about this `TIME`; with --apply it is 3m if not given")
 	s.StringVar(&f.size, "size", "512", "`BYTES` of a generated packet")
 	s.StringVar(&f.filter, "filter", "", "of an interface, take what matches this `EXPRESSION`")
-	s.StringVar(&f.pages, "pages", string(config.Pages2MiB), "pages of the region: 2MiB or ordinary")
+	s.StringVar(&f.pages, "pages", string(config.PagesAuto), "pages of the region: auto, 2MiB or ordinary")
 	s.Var((*settingNames)(&f.only), "only", "try only these `SETTINGS`, with commas, such as worker.cpu or 'ethtool -G'")
 	s.StringVarP(&f.output, "output", "o", "", "write the proposed configuration to this `FILE`, which must not exist")
 	s.BoolVar(&f.force, "force", false, "write over the device")
@@ -123,8 +123,8 @@ func (f *tuneFlags) subject(name string) (s tune.Subject, err error) {
 		return s, fmt.Errorf("--size %w", err)
 	}
 	switch {
-	case s.Pages != config.Pages2MiB && s.Pages != config.PagesOrdinary:
-		return s, fmt.Errorf("--pages %s: it must be 2MiB or ordinary", f.pages)
+	case s.Pages != config.PagesAuto && s.Pages != config.Pages2MiB && s.Pages != config.PagesOrdinary:
+		return s, fmt.Errorf("--pages %s: it must be auto, 2MiB or ordinary", f.pages)
 	case kind == tune.Device && !f.force:
 		return s, fmt.Errorf("%s is a device, and what is on it would be written over (--force does that)", name)
 	case kind != tune.Interface && f.filter != "":

@@ -164,7 +164,7 @@ func (w *wrong) inputs(c *cobra.Command, with func(...string) []string, flags ma
 				all = append(all, wronguse.Case{Name: what + " as --" + name, Args: with(slices.Concat(w.given(flags, name), []string{"--" + name + "=" + path}, args)...), Says: []string{path}, Dir: w.dir})
 			}
 		}
-		if len(args) > 0 && c.Name() != "start" && c.Name() != "stop" {
+		if len(args) > 0 && !slices.Contains([]string{"start", "stop", "restart", "status"}, c.Name()) {
 			one := wronguse.Case{Name: what + " as argument", Args: with(append(w.given(flags, ""), path)...), Says: []string{path}, Dir: w.dir}
 			if c.Name() == "replay" {
 				one.Args = with("-i", "lo", path)

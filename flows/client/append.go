@@ -100,8 +100,8 @@ type outgoing struct {
 	number   uint64
 }
 
-// Append opens an Appender, and waits until it is connected or ctx ends: a name must lead somewhere by then. The caller
-// closes it.
+// Append opens an Appender, and waits until it is connected or ctx ends: while the daemon is away it tries again, for ever
+// with [context.Background]. A name must lead somewhere by then. The caller closes it.
 func (k *Client) Append(ctx context.Context, c AppendConfig) (*Appender, error) {
 	c.Message, c.Depth = cmp.Or(c.Message, 2048), cmp.Or(c.Depth, 256)
 	a := &Appender{client: k, config: c, free: make(chan umem.Frame, c.Depth), queue: make(chan outgoing, c.Depth),

@@ -29,7 +29,7 @@ type Client struct {
 func Open(c Config) (*Client, error) {
 	k := &Client{config: c}
 	if err := k.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open RDMA device %s: %w", c.Device, err), k.Close())
+		return nil, errors.Join(fmt.Errorf("open RDMA device %s: %w", c.Device, k.explainRights(err)), k.Close())
 	}
 	return k, nil
 }
@@ -46,6 +46,7 @@ func (k *Client) open() (err error) {
 		return err
 	}
 	k.then(k.region.Close)
+	k.region.Warn(k.config.log())
 	if k.device, err = providers.Open(k.config.Device, k.config.roce(k.region)); err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ type Config struct {
 	// Memory is the size of the region in bytes; default 64 MiB. RoCE in software uses a part of it
 	// that depends on Queue.
 	Memory uint64
-	// Pages is the page size of the region; default huge pages of 2 MiB.
+	// Pages is the kind of the region's pages; default umem.Auto: huge pages of 2 MiB, or ordinary ones where too few are
+	// free, with a line in the log.
 	Pages umem.PageSize
 	// Reserve reserves missing huge pages, and Close gives them back: see umem.Allocate.
 	Reserve bool

@@ -13,6 +13,10 @@
 // A program may name a flow as NAME/FLOW, and a state as NAME/STATE, instead of its address: [Config.Names] says where
 // that is, as an engine such as package flows/cluster/etcd tells it.
 //
+// Rights. A device of libibverbs takes the right to open it, and CAP_IPC_LOCK or a high enough limit of locked memory
+// (ulimit -l). RoCE in software takes CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON and CAP_IPC_LOCK: run the program as
+// root, or give its file these capabilities by setcap. The error of [Open] names those that are missing.
+//
 // Copies. Send copies a message into the region once. A program reads the messages of a Sink
 // where they arrived. Packages stream and blocks, which this package uses, need no copy.
 //

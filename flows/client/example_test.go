@@ -14,7 +14,8 @@ import (
 
 // A program writes a record to a log, and knows when it is safe.
 func ExampleClient_Append() {
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // while the daemon is away, calls wait
+	defer cancel()
 	c, err := client.Open(client.Config{Device: "roce:eth1"})
 	if err != nil {
 		log.Fatal(err)

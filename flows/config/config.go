@@ -37,7 +37,7 @@ type Region struct {
 	Extents int
 	// Node is the NUMA node the region is bound to; nil: not bound.
 	Node *int
-	// Reserve lets the parent process reserve missing huge pages.
+	// Reserve lets a parent process that may do so reserve missing huge pages.
 	Reserve bool
 }
 

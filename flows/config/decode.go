@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -141,7 +140,7 @@ func (d *decoder) unknown(path string, key *yaml.Node, left, fit []string) {
 	}
 	hint := ""
 	if len(fit) > 0 {
-		hint = "possible here: " + strings.Join(fit, ", ")
+		hint = "possible here: " + nearest(key.Value, fit)
 	}
 	meant, ok := suggest(key.Value, fit)
 	if !ok {

@@ -260,9 +260,11 @@ func Default() *Config {
 	return &Config{
 		Region: Region{
 			Size:   256 * MiB,
-			Pages:  Pages2MiB,
+			Pages:  PagesAuto,
 			Frame:  4096,
 			Extent: MiB, // Complete raises Extents to what the flows need
+
+			Reserve: true,
 		},
 		Workers: []Worker{NewWorker("main")},
 		Log:     Log{Level: LevelInfo, Format: FormatText},

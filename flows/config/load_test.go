@@ -81,7 +81,7 @@ func TestDefaults(t *testing.T) {
 	c, err := Parse("min.yaml", []byte(minimal), Options{})
 	testenv.Must(t, err)
 	want := &Config{
-		Region:  Region{Size: 256 * MiB, Pages: Pages2MiB, Frame: 4096, Extent: MiB, Extents: 16},
+		Region:  Region{Size: 256 * MiB, Pages: PagesAuto, Frame: 4096, Extent: MiB, Extents: 16, Reserve: true},
 		Workers: []Worker{{Name: "main", Wait: WaitSleep, Sleep: 200 * time.Microsecond}},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
 		Control: Control{Socket: "/run/unifiedd/control.sock", State: "/var/lib/unifiedd"},

@@ -391,6 +391,19 @@ func suggest(word string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
+// mostNear is how many words nearest lists.
+const mostNear = 20
+
+// nearest lists words. Of many it lists those that are most like word, the most like it first.
+func nearest(word string, all []string) string {
+	if len(all) <= mostNear || len(word) > maxWord {
+		return strings.Join(all, ", ")
+	}
+	near := slices.Clone(all)
+	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(distance(word, a), distance(word, b)) })
+	return fmt.Sprintf("%s, and %d others", strings.Join(near[:mostNear], ", "), len(near)-mostNear)
+}
+
 // sameBeginning returns the first candidate that is a prefix of word or has word as a prefix. The
 // prefix has at least three letters.
 func sameBeginning(word string, candidates []string) string {

@@ -1,6 +1,9 @@
 package config
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Bounds of From.Buffer. The kernel has 32 bits for the number of blocks and one for their bytes.
 const (
@@ -134,6 +137,11 @@ func (f *Flow) ChosenEngine() (e Engine, why string) {
 func (f *Flow) passive() bool {
 	e, _ := f.ChosenEngine()
 	return f.Kind() == KindNetworkStorage && e == EnginePacket
+}
+
+// OnlyPacketSockets reports whether all flows have packet sockets for certain.
+func (c *Config) OnlyPacketSockets() bool {
+	return !slices.ContainsFunc(c.Flows, func(f Flow) bool { return !f.passive() })
 }
 
 // needsXDP returns the first setting of a flow with engine: auto that only an AF_XDP socket has; empty:

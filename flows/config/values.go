@@ -16,6 +16,7 @@ type Pages string
 
 // The kinds of pages.
 const (
+	PagesAuto     Pages = "auto" // 2MiB if they are free or can be reserved, or else ordinary
 	Pages2MiB     Pages = "2MiB"
 	Pages1GiB     Pages = "1GiB"
 	PagesOrdinary Pages = "ordinary"
@@ -24,7 +25,7 @@ const (
 // Bytes returns the size of a page in bytes; 0 for an unknown kind.
 func (p Pages) Bytes() Size {
 	switch p {
-	case Pages2MiB:
+	case PagesAuto, Pages2MiB:
 		return 2 * MiB
 	case Pages1GiB:
 		return GiB
@@ -292,7 +293,7 @@ func parseControllers(s string) (Controllers, error) {
 
 // All values of each type, in the order in which messages list them.
 var (
-	allPages      = []Pages{Pages2MiB, Pages1GiB, PagesOrdinary}
+	allPages      = []Pages{PagesAuto, Pages2MiB, Pages1GiB, PagesOrdinary}
 	allRestarts   = []Restart{RestartOnFailure, RestartNever}
 	allWaits      = []Wait{WaitSpin, WaitSleep}
 	allZeroCopies = []ZeroCopy{ZeroCopyRequire, ZeroCopyPrefer, ZeroCopyCopy}

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// A program reads what `unifiedd status --json` prints.
+// A program reads what `unifiedd status -o json` prints.
 func Example() {
 	text := `{"version": "1.0", "flows": [{"name": "feed", "state": "waiting", "error": "the interface is down", "offered": 7, "dropped": {}}]}`
 	var d status.Daemon

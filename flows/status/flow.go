@@ -72,11 +72,12 @@ type Flow struct {
 
 	// Offered = Passed + Packets + Waiting + Dropped + Missing. The reasons beyond_count and
 	// write_failed in Dropped do not count here: Packets includes them.
-	Offered uint64            `json:"offered"` // arrived at the interface
-	Missing int64             `json:"missing"` // 0 at rest; counters are not read at the same instant
-	Waiting uint64            `json:"waiting"` // in the receive rings now
-	Passed  map[string]uint64 `json:"passed"`  // left to the kernel, by reason
-	Dropped map[string]uint64 `json:"dropped"` // lost, by reason
+	Offered uint64            `json:"offered"`          // arrived at the interface
+	Missing int64             `json:"missing"`          // 0 at rest; counters are not read at the same instant
+	Waiting uint64            `json:"waiting"`          // in the receive rings now
+	Passed  map[string]uint64 `json:"passed"`           // left to the kernel, by reason
+	Dropped map[string]uint64 `json:"dropped"`          // lost, by reason
+	LostAt  time.Time         `json:"lost_at,omitzero"` // when something was last lost, to a second
 
 	Written Position          `json:"written"` // prefix without a gap
 	Durable Position          `json:"durable"`

@@ -70,6 +70,8 @@ type Sender struct {
 // senderCounts are written by Run's thread.
 type senderCounts struct {
 	sent, holes, at, durable, resumed, connections, read, kernel counter.Counter
+
+	attempts atomic.Uint64 // that failed since there was a connection
 }
 
 // ErrLost says that the receiver could not be reached for SenderConfig.Timeout. What is durable there stays: send again.
@@ -217,7 +219,9 @@ func (s *Sender) Run(ctx context.Context) error {
 			return fmt.Errorf("send %s to %s: %w: nothing has moved for %v: %w", s.config.Path, s.config.Address, ErrLost, s.config.Timeout, err)
 		}
 		s.enter(err.Error())
-		s.config.Log.Warn("no connection to the receiver: trying again", "address", s.config.Address, protocol.LogReason(err), "err", err)
+		if s.count.attempts.Add(1) == 1 {
+			s.config.Log.Warn("no connection to the receiver: trying again", "address", s.config.Address, protocol.LogReason(err), "err", err)
+		}
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
@@ -229,7 +233,12 @@ func (s *Sender) Run(ctx context.Context) error {
 }
 
 // enter records why there is no connection; "": there is one.
-func (s *Sender) enter(cause string) { s.state.Store(&cause) }
+func (s *Sender) enter(cause string) {
+	if cause == "" {
+		s.count.attempts.Store(0)
+	}
+	s.state.Store(&cause)
+}
 
 // final reports whether another attempt makes no sense. first says that there has been no connection yet.
 func (s *Sender) final(err error, first bool) bool {
@@ -268,8 +277,9 @@ type SenderStats struct {
 	Connections uint64
 	Read        uint64 // bytes that the disk has read
 	// Kernel has the bytes that the kernel copied, because the file system has no direct I/O. The sender copies none.
-	Kernel uint64
-	Waits  string // why there is no connection; empty: there is one
+	Kernel   uint64
+	Waits    string // why there is no connection; empty: there is one
+	Attempts uint64 // that have failed since there was one
 }
 
 // Digest returns the hash of the source after Run: the SHA-256 of the BLAKE3 hashes of each MiB.
@@ -279,7 +289,7 @@ func (s *Sender) Digest() [32]byte { return s.digest }
 func (s *Sender) Stats() SenderStats {
 	c := &s.count
 	return SenderStats{Size: s.request.size, At: c.at.Load(), Durable: c.durable.Load(), Sent: c.sent.Load(), Holes: c.holes.Load(), Resumed: c.resumed.Load(),
-		Connections: c.connections.Load(), Read: c.read.Load(), Kernel: c.kernel.Load(), Waits: *s.state.Load()}
+		Connections: c.connections.Load(), Read: c.read.Load(), Kernel: c.kernel.Load(), Waits: *s.state.Load(), Attempts: c.attempts.Load()}
 }
 
 // listen reads the receiver's texts until the connection ends, and returns the last one as an error.

@@ -18,6 +18,7 @@ import (
 const (
 	maskVariable = "UNIFIEDD_MASK"
 	maskGiant    = "1GiB" // huge pages of 1 GiB
+	maskHuge     = "huge" // all huge pages
 )
 
 // init hides what the environment variable names, from this program and its children. It does
@@ -27,10 +28,12 @@ func init() {
 	switch what := os.Getenv(maskVariable); {
 	case elsewhere || what == "" || what == maskGiant && !HasGiantPages():
 		return
-	case what != maskGiant:
-		panic(fmt.Sprintf("%s=%s: there is only %s", maskVariable, what, maskGiant))
+	case what == maskHuge && !hasHugePages():
+		return
+	case what != maskGiant && what != maskHuge:
+		panic(fmt.Sprintf("%s=%s: there are only %s and %s", maskVariable, what, maskGiant, maskHuge))
 	}
-	if err := hideGiantPages(); err != nil {
+	if err := hidePages(os.Getenv(maskVariable) == maskGiant); err != nil {
 		panic(fmt.Sprintf("%s: %v", maskVariable, err))
 	}
 }
@@ -42,26 +45,42 @@ func HasGiantPages() bool {
 	return err == nil
 }
 
+func hasHugePages() bool {
+	_, err := os.Stat(hugetlb.MiB2.Dir(-1))
+	return err == nil
+}
+
 // WithoutGiantPages runs tests of this program again as if the machine had no huge pages of 1 GiB.
 func WithoutGiantPages(t *testing.T, tests ...string) {
 	t.Helper()
+	masked(t, maskGiant, tests)
+}
+
+// WithoutHugePages runs tests of this program again as if the machine had no huge pages.
+func WithoutHugePages(t *testing.T, tests ...string) {
+	t.Helper()
+	masked(t, maskHuge, tests)
+}
+
+func masked(t *testing.T, what string, tests []string) {
+	t.Helper()
 	Root(t)
 	cmd := exec.Command(os.Args[0], "-test.v", "-test.run", "^("+strings.Join(tests, "|")+")$")
-	cmd.Env = append(os.Environ(), maskVariable+"="+maskGiant)
+	cmd.Env = append(os.Environ(), maskVariable+"="+what)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("without pages of 1 GiB: %v\n%s", err, out)
+		t.Errorf("without %s: %v\n%s", what, err, out)
 	}
 	for _, name := range tests {
 		if !strings.Contains(string(out), "--- PASS: "+name+" ") {
-			t.Errorf("without pages of 1 GiB %s did not pass:\n%s", name, out)
+			t.Errorf("without %s %s did not pass:\n%s", what, name, out)
 		}
 	}
 }
 
-// hideGiantPages runs the program again in a mount namespace whose sysfs has no pages of 1 GiB.
+// hidePages runs the program again in a mount namespace whose sysfs has no huge pages, or none of 1 GiB.
 // Only a process with one thread can move there. exec makes this process one.
-func hideGiantPages() error {
+func hidePages(giant bool) error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
@@ -74,7 +93,11 @@ func hideGiantPages() error {
 		return err
 	}
 	for _, dir := range append(dirs, filepath.Dir(hugetlb.GiB1.Dir(-1))) {
-		if err := keepOnly(dir, filepath.Base(hugetlb.MiB2.Dir(-1))); err != nil {
+		hide := func() error { return unix.Mount("tmpfs", dir, "tmpfs", 0, "") }
+		if giant {
+			hide = func() error { return keepOnly(dir, filepath.Base(hugetlb.MiB2.Dir(-1))) }
+		}
+		if err := hide(); err != nil {
 			return fmt.Errorf("hide what is in %s: %w", dir, err)
 		}
 	}

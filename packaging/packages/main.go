@@ -1,6 +1,6 @@
 // Packages builds the Debian and RPM packages of unifiedd, and container images.
 //
-// It compiles the programs, makes the manual pages and completions, collects the licenses of all
+// It compiles the programs and the C library, makes the manual pages and completions, collects the licenses of all
 // modules that are linked, and writes a package for each architecture and format. It is a module of
 // its own, so that the daemon does not depend on what makes packages.
 //
@@ -99,7 +99,11 @@ func (s *source) packages(o options, work string) (names, bins []string, err err
 			if err != nil {
 				return nil, nil, err
 			}
-			names = append(names, name)
+			of, err := s.libraries(arch, format, filepath.Join(work, arch+format+"-library"), o.out)
+			if err != nil {
+				return nil, nil, err
+			}
+			names = append(append(names, name), of...)
 		}
 	}
 	return names, bins, nil

@@ -55,7 +55,9 @@ func TestRelease(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"SHA256SUMS", "unifiedd-1.2.3-1.aarch64.rpm", "unifiedd-1.2.3-1.x86_64.rpm", "unifiedd_1.2.3-1_amd64.deb", "unifiedd_1.2.3-1_arm64.deb", "unifiedd_1.2.3.cdx.json",
+		"SHA256SUMS", "libunifiedd-1.2.3-1.aarch64.rpm", "libunifiedd-1.2.3-1.x86_64.rpm", "libunifiedd-dev_1.2.3-1_amd64.deb", "libunifiedd-dev_1.2.3-1_arm64.deb",
+		"libunifiedd-devel-1.2.3-1.aarch64.rpm", "libunifiedd-devel-1.2.3-1.x86_64.rpm", "libunifiedd1_1.2.3-1_amd64.deb", "libunifiedd1_1.2.3-1_arm64.deb",
+		"unifiedd-1.2.3-1.aarch64.rpm", "unifiedd-1.2.3-1.x86_64.rpm", "unifiedd_1.2.3-1_amd64.deb", "unifiedd_1.2.3-1_arm64.deb", "unifiedd_1.2.3.cdx.json",
 		"unifiedd_1.2.3_amd64-verbs.oci.tar", "unifiedd_1.2.3_amd64.oci.tar", "unifiedd_1.2.3_arm64.oci.tar",
 	}
 	if !slices.Equal(names, want) {

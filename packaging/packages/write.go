@@ -32,11 +32,16 @@ func write(l layout, dir string) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	packager, err := nfpm.Get(l.format)
+	return pack(info, l.format, dir)
+}
+
+// pack writes a package that is described to a directory, and returns its path.
+func pack(info *nfpm.Info, format, dir string) (name string, err error) {
+	packager, err := nfpm.Get(format)
 	if err != nil {
 		return "", err
 	}
-	if err := nfpm.PrepareForPackager(info, l.format); err != nil {
+	if err := nfpm.PrepareForPackager(info, format); err != nil {
 		return "", err
 	}
 	name = filepath.Join(dir, packager.ConventionalFileName(info))

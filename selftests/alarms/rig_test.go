@@ -175,7 +175,7 @@ func (s *scene) say(args ...string) string {
 
 // status is what `unifiedd status` says.
 func (s *scene) status() string {
-	return s.say("status", "--socket", filepath.Join(s.dir, "control.sock"))
+	return s.say("status", "-o", "wide", "--socket", filepath.Join(s.dir, "control.sock"))
 }
 
 // doctor is what `unifiedd doctor` says of the configuration.

@@ -308,7 +308,7 @@ flows:
 	if s, err = d.Status(); err != nil || s.States[2].Updates != 2 || s.States[2].Refused["bad_object"] != 1 || s.States[2].Position != 3 {
 		t.Errorf("updates of an RDMA client: %+v, %v", s.States[2], err)
 	}
-	text := p.B.Run(t, program, "status", "--socket", filepath.Join(p.dir, "control.sock"))
+	text := p.B.Run(t, program, "status", "-o", "wide", "--socket", filepath.Join(p.dir, "control.sock"))
 	t.Logf("local: %s%sremote: %sstatus: %s", &reader.Out, &finder.Out, &remote.Out, text)
 }
 

@@ -45,7 +45,7 @@ func TestRegister(t *testing.T) {
 	if f := all.Daemons[1].Flows; len(f) != 1 || f[0].Name != "feed" || !slices.Contains(f[0].Addresses, r.at(2)) {
 		t.Errorf("the flows of storage are %+v", f)
 	}
-	says(t, source, []string{"found as storage/feed; followed to another address 0 times", "registered as source"}, "status")
+	says(t, source, []string{"found as storage/feed; followed to another address 0 times", "registered as source"}, "status", "-o", "wide")
 
 	rival := r.sink(3, "storage", "")
 	rival.Until(t, "the name to be taken", func(s *status.Daemon) bool { return s.Cluster != nil && s.Cluster.Taken != "" && !s.Cluster.Registered })
@@ -131,7 +131,7 @@ func (r *rig) forgotten(sink, source *daemon.Daemon) {
 	if !says(r.t, source, []string{"etcd does not answer since", "Flows go on"}, "cluster", "status") {
 		r.t.Error("unifiedd cluster status succeeds without etcd")
 	}
-	says(r.t, source, []string{"etcd does not answer since", "running since"}, "status")
+	says(r.t, source, []string{"etcd does not answer since", "running since"}, "status", "-o", "wide")
 	r.reaches(source, r.at(2))
 	s := source.Until(r.t, "the status", func(*status.Daemon) bool { return true })
 	connections := peer(&s).Connections
@@ -179,7 +179,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%d records were refused for %s: %v", s.Cluster.Refused[reason], reason, s.Cluster.Refused)
 		}
 	}
-	says(t, source, []string{"peer storage", "its record is refused, too_long", "1 record with the reason bad_version"}, "status")
+	says(t, source, []string{"peer storage", "its record is refused, too_long", "1 record with the reason bad_version"}, "status", "-o", "wide")
 }
 
 // etcdctl returns the path of etcd's own client.

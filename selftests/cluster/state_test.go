@@ -42,7 +42,7 @@ func TestStateNames(t *testing.T) {
 	first := r.desk(2, ca)
 	r.registered(first)
 	says(t, first, []string{"state of keys", fmt.Sprintf("%v:%d", r.hosts[2].IP, statePort)}, "cluster", "status")
-	says(t, first, []string{"state hidden", "others do not find it: its port is not fixed"}, "status")
+	says(t, first, []string{"state hidden", "others do not find it: its port is not fixed"}, "status", "-o", "wide")
 	says(t, first, []string{`"states"`, `"keys"`}, "cluster", "status", "--json")
 	run := func(host int, command ...string) *daemon.Client {
 		e := r.hosts[host]

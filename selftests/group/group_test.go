@@ -295,7 +295,7 @@ func (g *group) shown() {
 	last, epoch := g.leader(-1, 0)
 	g.versions(last, g.version(program))
 	for i, d := range g.now {
-		text, err := d.Control("status")
+		text, err := d.Control("status", "-o", "wide")
 		if want := fmt.Sprintf("m%d leads epoch %d", last+1, epoch); err != nil || !strings.Contains(text, want) {
 			g.Errorf("the status of member %d does not say %q (%v):\n%s", i+1, want, err, text)
 		}

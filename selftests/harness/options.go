@@ -16,14 +16,14 @@ import (
 type Pages umem.PageSize
 
 // PagesHelp is the help text of that option.
-const PagesHelp = "`KIND` of the region's memory: 2m, 1g (huge pages) or ordinary"
+const PagesHelp = "`KIND` of the region's memory: auto (huge pages if there are enough), 2m, 1g or ordinary"
 
-var pageNames = map[umem.PageSize]string{umem.Huge2M: "2m", umem.Huge1G: "1g", umem.Ordinary: "ordinary"}
+var pageNames = map[umem.PageSize]string{umem.Auto: "auto", umem.Huge2M: "2m", umem.Huge1G: "1g", umem.Ordinary: "ordinary"}
 
 // String returns the kind in the form that Set accepts.
 func (p *Pages) String() string { return pageNames[umem.PageSize(*p)] }
 
-// Set accepts 2m, 1g or ordinary, in upper or lower case.
+// Set accepts auto, 2m, 1g or ordinary, in upper or lower case.
 func (p *Pages) Set(text string) error {
 	for kind, name := range pageNames {
 		if strings.EqualFold(text, name) {
@@ -31,7 +31,7 @@ func (p *Pages) Set(text string) error {
 			return nil
 		}
 	}
-	return errors.New("want 2m, 1g or ordinary")
+	return errors.New("want auto, 2m, 1g or ordinary")
 }
 
 // ReserveHelp is the help text of the option to reserve huge pages.

@@ -371,7 +371,7 @@ func testGroup(t *testing.T, g *group) {
 		g.settled(who, [2]int{1 - path, 1 - path})
 		g.takes(who, 1-path)
 		g.progresses(who)
-		text, err := g.now[who].Control("status")
+		text, err := g.now[who].Control("status", "-o", "wide")
 		if err != nil || strings.Count(text, "over "+g.device(1-path, who)) != members-1 || g.mode == "active" && !strings.Contains(text, "active") {
 			t.Errorf("the leader's status does not name path %d (%v):\n%s", 1-path, err, text)
 		}

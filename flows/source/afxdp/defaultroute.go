@@ -26,7 +26,7 @@ func checkTakeOver(c config.From) error {
 			return err
 		}
 		if carries {
-			return fmt.Errorf("%w: %s carries the default route, and what a flow takes the host no longer sees (give a filter; or mirror: both, --mirror, to have copies; or take_over: true, --take-over)", ErrTakeOver, name)
+			return fmt.Errorf("%w: %s carries the default route, and what a flow takes the host no longer sees (give a filter; or mirror: both, to have copies; or take_over: true)", ErrTakeOver, name)
 		}
 	}
 	return nil
@@ -41,7 +41,7 @@ func warnLoopback(log *slog.Logger, c config.From) {
 	for _, name := range c.All() {
 		if i, err := net.InterfaceByName(name); err == nil && i.Flags&net.FlagLoopback != 0 { // Open reports the error
 			log.Warn("programs of this host do not reach each other at 127.0.0.1 and ::1 until the flow ends: it takes all packets of "+name+
-				" from the host (give a filter; or engine: packet, --engine packet, to have copies; or take_over: true, --take-over, if you mean it)", "interface", name)
+				" from the host (give a filter; or engine: packet, to have copies; or take_over: true, if you mean it)", "interface", name)
 		}
 	}
 }

@@ -21,16 +21,25 @@ func Status(ctx context.Context, socket string) ([]byte, error) {
 	return request(ctx, socket, http.MethodGet, "/status", nil)
 }
 
-// StartFlow makes the daemon start a flow, and returns the flow's state when it has run for about a second, or has ended.
-// The error is that of a flow that does not start, or that has failed. Other flows are not affected.
-func StartFlow(ctx context.Context, socket, flow string) (state []byte, err error) {
-	return request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/start", nil)
+// StartFlow makes the daemon start a flow, unless it runs. Other flows are not affected. It returns what came of it.
+func StartFlow(ctx context.Context, socket, flow string) (done string, err error) {
+	return flowRequest(ctx, socket, flow, "start")
 }
 
-// StopFlow makes the daemon stop a flow, and returns the flow's state when the flow has written and flushed
+// StopFlow makes the daemon stop a flow, if it runs. It returns, with what came of it, when the flow has written and flushed
 // everything. This takes as long as the disk needs.
-func StopFlow(ctx context.Context, socket, flow string) (state []byte, err error) {
-	return request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/stop", nil)
+func StopFlow(ctx context.Context, socket, flow string) (done string, err error) {
+	return flowRequest(ctx, socket, flow, "stop")
+}
+
+// RestartFlow is StopFlow and then StartFlow.
+func RestartFlow(ctx context.Context, socket, flow string) (done string, err error) {
+	return flowRequest(ctx, socket, flow, "restart")
+}
+
+func flowRequest(ctx context.Context, socket, flow, verb string) (done string, err error) {
+	text, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/"+verb, nil)
+	return strings.TrimSpace(string(text)), err
 }
 
 // TransferGroup makes another member lead the group of a flow. It returns when that one leads.

@@ -125,6 +125,7 @@ func controlHandler(r *Reloader, p *page.Server) *http.ServeMux {
 	})
 	m.HandleFunc("POST /flows/{name}/start", handleFlow(d, start))
 	m.HandleFunc("POST /flows/{name}/stop", handleFlow(d, stop))
+	m.HandleFunc("POST /flows/{name}/restart", handleFlow(d, restart))
 	m.HandleFunc("POST /flows/{name}/group", handleGroup(d))
 	m.HandleFunc("GET /flows/{name}/group", handleMembers(d))
 	m.HandleFunc("POST /orders/{name}/stop", handleOrders(d.StopOrders))
@@ -140,42 +141,51 @@ func controlHandler(r *Reloader, p *page.Server) *http.ServeMux {
 	return m
 }
 
-// start starts a flow unless it runs, and waits until it has run for a moment.
-func start(ctx context.Context, f *flows.Flow) error {
+// start starts a flow unless it runs, waits until it has run for a moment, and says what came of it.
+func start(ctx context.Context, f *flows.Flow) (done string, err error) {
 	if s := f.Status(); s.State.Up() {
-		return fmt.Errorf("flow %s runs already", s.Name)
+		return fmt.Sprintf("flow %s runs already", s.Name), nil
 	}
 	if err := f.Start(); err != nil {
-		return err
+		return "", err
 	}
 	if err := f.Outset(ctx); err != nil {
-		return fmt.Errorf("flow %s started, and failed: %w", f.Name(), err)
+		return "", fmt.Errorf("flow %s started, and failed: %w", f.Name(), err)
 	}
-	return nil
+	s := f.Status()
+	return stateAndError(&s), nil
 }
 
-// stop stops a flow if it runs, or is to start again by itself.
-func stop(_ context.Context, f *flows.Flow) error {
+// stop stops a flow if it runs, or is to start again by itself, and says what came of it.
+func stop(_ context.Context, f *flows.Flow) (done string, err error) {
 	if s := f.Status(); !s.State.Up() && s.NextStart.IsZero() {
-		return fmt.Errorf("%s, and does not run", stateAndError(&s))
+		return stateAndError(&s) + ", and did not run", nil
 	}
-	return f.Stop()
+	return fmt.Sprintf("flow %s is stopped", f.Name()), f.Stop()
 }
 
-// handleFlow returns a handler that applies do to the flow in the path, and answers with the flow's state.
-func handleFlow(d *flows.Daemon, do func(context.Context, *flows.Flow) error) http.HandlerFunc {
+// restart stops a flow, if it runs, and starts it.
+func restart(ctx context.Context, f *flows.Flow) (done string, err error) {
+	if _, err := stop(ctx, f); err != nil {
+		return "", err
+	}
+	return start(ctx, f)
+}
+
+// handleFlow returns a handler that applies do to the flow in the path, and answers what came of it.
+func handleFlow(d *flows.Daemon, do func(context.Context, *flows.Flow) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := d.Flow(r.PathValue("name"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
 		}
-		if err := do(r.Context(), f); err != nil {
+		done, err := do(r.Context(), f)
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
 		}
-		s := f.Status()
-		fmt.Fprintln(w, stateAndError(&s))
+		fmt.Fprintln(w, done)
 	}
 }
 

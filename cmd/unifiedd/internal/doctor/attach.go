@@ -57,7 +57,7 @@ func attachDirectory(c *config.Config) (check Check) {
 		info, err := os.Stat(dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			check = missingDirectory(c, dir)
+			check = ok(name, "the daemon makes %s at its start", dir)
 		case err != nil:
 			check = fail(name, "%v", err)
 		case !info.IsDir():
@@ -73,23 +73,6 @@ func attachDirectory(c *config.Config) (check Check) {
 		return fail(name, "%v", err)
 	}
 	return check
-}
-
-// missingDirectory judges a directory that the daemon makes at its start, with mode 0750: only its own user and group
-// can reach what is in it.
-func missingDirectory(c *config.Config, dir string) Check {
-	const name = "attach.socket"
-	self, err := daemonUser(c, uint32(os.Geteuid()))
-	if err != nil {
-		return fail(name, "%v", err)
-	}
-	for _, p := range c.Attach.Programs {
-		if uid, _, _, err := privsep.LookUp(p.User); err == nil && uid != 0 && uid != self {
-			return warn(name, "the daemon makes %s at its start, for its own user alone: program %s of user %s cannot reach the socket", dir, p.Name, p.User).
-				with("install -d -o %d -m 755 %s", self, dir)
-		}
-	}
-	return ok(name, "the daemon makes %s at its start", dir)
 }
 
 // daemonUser returns the number of the daemon's user. self is who examines, and would start it.

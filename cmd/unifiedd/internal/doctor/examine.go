@@ -11,6 +11,9 @@ type Options struct {
 	Disks      []string // files, directories or block devices, in addition to those of Config
 	// Config is the configuration to examine the machine for; nil: the defaults.
 	Config *config.Config
+	// File is the path that Config was read from. If a unit of systemd runs the daemon with it, what that unit's user may
+	// do is the measure.
+	File string
 }
 
 // Examine examines the machine. Before it returns, it removes everything that it opened, made or

@@ -219,7 +219,7 @@ func (c card) defaultRoute() Check {
 		return ok(name, "not over this interface")
 	case !c.hasFlow:
 		return warn(name, "over this interface: what a flow takes from it, the host no longer receives").
-			with("filter the flow, or say take_over: true (capture --take-over)")
+			with("filter the flow, or say take_over: true (capture --take=anyway)")
 	case !c.flow.From.TakesAll():
 		return ok(name, "over this interface; flow %s takes only what its filter accepts", c.flow.Name)
 	case c.flow.From.TakeOver:

@@ -96,8 +96,12 @@ func TestPagesFrom(t *testing.T) {
 }
 
 func TestHugePagePool(t *testing.T) {
-	configured, defaults := measured(nil), newNeeds(Options{})
-	reserving := measured(func(c *config.Config) { c.Region.Reserve = true })
+	configured := measured(func(c *config.Config) { c.Region.Pages, c.Region.Reserve = config.Pages2MiB, false })
+	defaults := newNeeds(Options{})
+	reserving := measured(func(c *config.Config) { c.Region.Pages = config.Pages2MiB })
+	unit, strict := measured(nil), measured(func(c *config.Config) { c.Region.Pages = config.Pages2MiB })
+	unit.starter, strict.starter = "unifiedd", "unifiedd"
+	defaults.starter, reserving.starter = "", ""
 	const plenty, little = 64 << 30, 64 << 20
 	for _, test := range []struct {
 		what        string
@@ -108,8 +112,11 @@ func TestHugePagePool(t *testing.T) {
 		text        string
 	}{
 		{"enough", configured, 129, 200, plenty, OK, "129 free of 200, 129 needed"},
-		{"too few", configured, 100, 200, plenty, Fail, "echo 229 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"},
-		{"too few for the defaults", defaults, 100, 200, plenty, Warn, "set region.reserve"},
+		{"too few", configured, 100, 200, plenty, Fail, "echo vm.nr_hugepages=229 > /etc/sysctl.d/50-unifiedd.conf && sysctl -p /etc/sysctl.d/50-unifiedd.conf"},
+		{"too few for the defaults", defaults, 100, 200, plenty, OK, "29 are reserved at the start"},
+		{"too few for the defaults of nothing", defaults, 0, 0, little, Warn, "ordinary pages"},
+		{"not by the unit's user", unit, 100, 200, plenty, Warn, "user unifiedd, who starts the daemon, may not reserve 29: the region is on ordinary pages"},
+		{"not by the unit's user, and needed", strict, 100, 200, plenty, Fail, "vm.nr_hugepages=229"},
 		{"to be reserved", reserving, 100, 200, plenty, OK, "29 are reserved at the start"},
 		{"to be reserved from nothing", reserving, 0, 0, little, Fail, "only 64 MiB of memory are available"},
 	} {

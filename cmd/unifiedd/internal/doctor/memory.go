@@ -26,7 +26,7 @@ func memory(n needs) []Check {
 	}
 	if n.Region.Pages == config.PagesOrdinary {
 		checks = append(checks, warn("region's pages", "ordinary ones: every device translates 512 times as many addresses").
-			with("set region.pages to 2MiB"))
+			with("leave region.pages out"))
 	}
 	return append(checks, lockedMemory(n))
 }
@@ -72,6 +72,9 @@ func hugePages(n needs, size umem.PageSize) []Check {
 			}
 			continue
 		}
+		if size == umem.Huge1G && p.total == 0 && n.pagesFrom(size, node) == 0 {
+			continue // nobody asks for them
+		}
 		available, _ := meminfo("MemAvailable")
 		checks = append(checks, p.judge(n, available))
 	}
@@ -102,15 +105,34 @@ func (p pool) judge(n needs, available uint64) Check {
 		return ok(p.name(), "%s", detail)
 	}
 	missing := need - p.free
-	remedy := fmt.Sprintf("echo %d > %s", p.total+missing, p.file())
+	bad, otherwise := n.bad(), ""
+	if n.Region.Pages == config.PagesAuto {
+		bad, otherwise = Warn, ": the region is on ordinary pages then, and every device is slower"
+	}
 	if available > 0 && missing*p.size.Bytes() > available {
-		return ok(p.name(), "%s, and only %d MiB of memory are available to make more", detail, available>>20).
-			as(n.bad()).with("lower region.size, or free memory and: %s", remedy)
+		return ok(p.name(), "%s, and only %d MiB of memory are available to make more%s", detail, available>>20, otherwise).
+			as(bad).with("lower region.size, or free memory and: %s", p.persistent(p.total+missing))
 	}
-	if n.Region.Reserve {
+	switch {
+	case !n.Region.Reserve:
+	case n.starter == "":
 		return ok(p.name(), "%s: %d are reserved at the start", detail, missing)
+	default:
+		detail += fmt.Sprintf(", and user %s, who starts the daemon, may not reserve %d", n.starter, missing)
 	}
-	return ok(p.name(), "%s", detail).as(n.bad()).with("%s (or set region.reserve)", remedy)
+	return ok(p.name(), "%s%s", detail, otherwise).as(bad).with("%s", p.persistent(p.total+missing))
+}
+
+// persistent returns a command that reserves pages now and at each start of the machine.
+func (p pool) persistent(pages uint64) string {
+	if kib, _ := meminfo("Hugepagesize"); p.node < 0 && kib == p.size.Bytes() {
+		return fmt.Sprintf("echo vm.nr_hugepages=%d > /etc/sysctl.d/50-unifiedd.conf && sysctl -p /etc/sysctl.d/50-unifiedd.conf", pages)
+	}
+	name := fmt.Sprintf("/etc/tmpfiles.d/unifiedd-%dkB", p.size.Bytes()>>10)
+	if p.node >= 0 {
+		name += fmt.Sprintf("-node%d", p.node)
+	}
+	return fmt.Sprintf("echo 'w %s - - - - %d' > %s.conf && systemd-tmpfiles --create %[3]s.conf", p.file(), pages, name)
 }
 
 // meminfo returns a line of /proc/meminfo, in bytes.

@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"os"
 	"slices"
+	"strconv"
 
 	"github.com/vishvananda/netlink"
 
@@ -15,6 +17,7 @@ type needs struct {
 	named      []string // interfaces the user named
 	interfaces []string // all to check
 	disks      []string // all to check
+	starter    string   // user who starts the daemon and may not reserve huge pages; empty: root
 }
 
 func newNeeds(o Options) needs {
@@ -36,6 +39,9 @@ func newNeeds(o Options) needs {
 		n.interfaces = allInterfaces()
 	}
 	n.interfaces, n.disks = unique(n.interfaces), unique(n.disks)
+	if n.starter = unitUser(o.File); n.starter == "" && os.Geteuid() != 0 {
+		n.starter = strconv.Itoa(os.Geteuid())
+	}
 	return n
 }
 

@@ -15,7 +15,7 @@ import (
 
 func TestFor(t *testing.T) {
 	c := config.Default()
-	c.User = "capture"
+	c.User, c.Region.Reserve = "capture", false
 	c.Flows = []config.Flow{config.NewFlow("file"), config.NewFlow("device")}
 	c.Flows[0].To.File, c.Flows[1].To.Device = "/data/cap/one", "/dev/nvme0n1"
 	want := Options{

@@ -14,10 +14,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// makeDirs makes missing directories, with their parents, and gives them to the user.
-func makeDirs(dirs []string, u *identity) error {
-	for _, dir := range dirs {
-		if err := makeDir(filepath.Clean(dir), u); err != nil {
+// makeDirs makes missing directories, with their parents, and gives them to the user. Programs of other users may pass to
+// the sockets in them, each of which says by its own mode who may connect.
+func (o Options) makeDirs(u *identity) error {
+	for _, dir := range o.Dirs {
+		mode := fs.FileMode(0o750)
+		if slices.ContainsFunc(o.Sockets, func(socket string) bool { return filepath.Dir(socket) == filepath.Clean(dir) }) {
+			mode = 0o755
+		}
+		if err := makeDir(filepath.Clean(dir), mode, u); err != nil {
 			return fmt.Errorf("make directory %s: %w", dir, err)
 		}
 	}
@@ -27,7 +32,7 @@ func makeDirs(dirs []string, u *identity) error {
 // makeDir makes a directory and gives it to the user. It does not change an existing one, which may
 // belong to anyone, for example /tmp. It changes the owner through the descriptor, because another
 // process may have replaced the name.
-func makeDir(dir string, u *identity) error {
+func makeDir(dir string, mode fs.FileMode, u *identity) error {
 	info, err := os.Stat(dir)
 	switch {
 	case err == nil && info.IsDir():
@@ -39,7 +44,7 @@ func makeDir(dir string, u *identity) error {
 	}
 	parent := filepath.Dir(dir)
 	if parent != dir {
-		if err := makeDir(parent, u); err != nil {
+		if err := makeDir(parent, mode, u); err != nil {
 			return err
 		}
 	}
@@ -48,7 +53,7 @@ func makeDir(dir string, u *identity) error {
 		return err
 	}
 	defer in.Close()
-	made, err := in.Mkdir(filepath.Base(dir), 0o750)
+	made, err := in.Mkdir(filepath.Base(dir), mode)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (o Options) launch(u *identity) (out Outcome, err error) {
 
 // prepare makes what takes privilege. It adds to undo the functions that remove it.
 func (o Options) prepare(u *identity, undo *[]func() error) (*umem.Memory, error) {
-	if err := makeDirs(o.Dirs, u); err != nil {
+	if err := o.makeDirs(u); err != nil {
 		return nil, err
 	}
 	memory, err := o.allocate()

@@ -122,7 +122,7 @@ func Start(o Options) (Outcome, error) {
 	}
 	memory, err := o.freeMemory()
 	switch {
-	case errors.Is(err, unix.ENOMEM):
+	case errors.Is(err, unix.ENOMEM), memory.Short() != nil && !o.Free && umem.MayReserve():
 		return o.launch(u)
 	case err != nil:
 		return Outcome{}, err

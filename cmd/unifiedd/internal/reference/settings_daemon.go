@@ -4,13 +4,13 @@ package reference
 var daemonSections = []section{
 	{"Memory", "A queue with rings of 4096 entries takes 34 MiB in the packed layout and 82 MiB in the slot layout.", []row{
 		{"region.size", "4MiB and more", "256MiB", "memory for frames and extents; rounded up to whole pages. The rings of io_uring take 2 MiB more"},
-		{"region.pages", "`2MiB`, `1GiB`, `ordinary`", "`2MiB`", "the kind of page. Not every processor has `1GiB` pages (flag `pdpe1gb`). `ordinary` pages are slower for every device. The log and a metric report them"},
+		{"region.pages", "`auto`, `2MiB`, `1GiB`, `ordinary`", "`auto`", "the kind of page. `auto`: huge pages of 2 MiB if they are free or can be reserved, or else `ordinary` ones. Not every processor has `1GiB` pages (flag `pdpe1gb`). `ordinary` pages are slower for every device. The log and a metric report them"},
 		{"region.device", "an absolute path", "none", "a device-DAX device such as `/dev/dax0.0` that has frames and extents, instead of huge pages: [persistent memory](../how-to/persistent-memory.md). Not with `ordinary` pages"},
 		{"region.frame", "2048, 4096", "4096", "bytes of a frame. The slot layout needs 4096"},
 		{"region.extent", "power of two, 256KiB to 64MiB", "1MiB", "bytes of an extent, the unit of writes of the packed layout"},
 		{"region.extents", "at least what the flows need", "what blocks, NVMe hosts and long messages need, and 16 for other flows", "number of write buffers of `region.extent` bytes. Leave it out. Raise it (64) if status shows losses while the disk is busy. At most half of the region"},
 		{"region.node", "a number", "not bound", "NUMA node of the memory, and of the workers that no `cpu` is set for. With `region.device` it must be that of the device"},
-		{"region.reserve", "`true`, `false`", "`false`", "reserve missing huge pages at the start, and give them back at the end. Programs that reserve pages at the same time wait for each other. Needs root"},
+		{"region.reserve", "`true`, `false`", "`true`", "reserve missing huge pages at the start, and give them back at the end. Programs that reserve pages at the same time wait for each other. Needs root"},
 	}},
 	{"Threads", "Without `workers` there is one. Give captures a worker of their own: a worker never sleeps past an event if a peer or a program waits for one of its flows. [Which settings suit which use](../how-to/tuning.md).", []row{
 		{"workers[].name", "a word", "`main`", "the name that flows refer to"},

@@ -17,7 +17,7 @@ import (
 const statusHead = `
 # Status
 
-` + "`unifiedd status --json`" + ` and ` + "`/status`" + ` of the control socket have this document: a ` + "`Daemon`" + `. A field of another type has a
+` + "`unifiedd status -o json`" + ` and ` + "`/status`" + ` of the control socket have this document: a ` + "`Daemon`" + `. A field of another type has a
 section of its own. Fields that are empty may be left out.
 `
 
