@@ -1,4 +1,5 @@
-// Append writes three records to the log of the tutorial docs/tutorials/log-from-go.md, and prints where each is durable.
+// Append writes three records to the log of docs/tutorials/log-from-go.md, and prints where each is durable. TestTutorials
+// runs it.
 package main
 
 import (
