@@ -50,6 +50,7 @@ func Harmless(reason string) bool { return slices.Contains(harmless, reason) }
 
 type words struct{ why, remedy string }
 
+// seeLog is the remedy where only the log knows the cause.
 const seeLog = "the daemon's log has the reason"
 
 // reasons are those of docs/reference/reasons.md that say more than the word does.
