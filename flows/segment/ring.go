@@ -49,14 +49,14 @@ func (s *Manager) openDevice() (generation int, err error) {
 		return 0, errors.Join(err, target.Close())
 	}
 	d.dropCaches()
-	next := uint64(1)
+	var next uint64
 	if err = s.findRing(d); err == nil {
-		next, err = s.recoverRing(d)
+		next, d.base, err = s.recoverRing(d)
 	}
 	if err != nil {
 		return 0, errors.Join(fmt.Errorf("device %s: %w", s.to.Device, err), d.Close())
 	}
-	d.first, d.base, d.slots = next, ring.Base(next), make(chan struct{}, d.Slots)
+	d.first, d.slots = next, make(chan struct{}, d.Slots)
 	s.ring = d
 	return int(next), nil
 }
@@ -115,54 +115,63 @@ func (s *Manager) holdsCapture(d *ringDevice) bool {
 }
 
 // recoverRing recovers the segments of a ring that were not sealed, and returns the next
-// generation. It reads only the newest MaxOpen segments: older ones are sealed.
-func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
+// generation, and the number of its first packet. It reads only the newest MaxOpen segments: older
+// ones are sealed.
+func (s *Manager) recoverRing(d *ringDevice) (next, base uint64, err error) {
 	all, err := d.Generations(d.file)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	damaged, err := d.Damaged(d.file, all, 0, 0)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if s.unreadable = uint64(len(damaged)); s.unreadable > 0 {
 		s.log.Error("heads of segments are not readable: their packets are left out", "path", s.to.Device, "segments", damaged)
 	}
-	next = 1
+	next, base = 1, ring.Base(1)
 	for _, g := range all {
-		next = g + 1
-		if all[len(all)-1]-g > MaxOpen {
+		if next, base = g+1, ring.Base(g+1); all[len(all)-1]-g > MaxOpen {
 			continue
 		}
-		unused, err := s.recoverSlot(d, g)
+		again, unused, err := s.recoverSlot(d, g)
 		if err != nil {
-			return 0, fmt.Errorf("recover segment %d: %w", g, err)
+			return 0, 0, fmt.Errorf("recover segment %d: %w", g, err)
 		}
 		if unused {
-			next = g
+			next, base = g, again
 		}
 	}
-	if n := len(damaged); n > 0 { // its batches have that number
-		next = max(next, damaged[n-1]+1)
+	if n := len(damaged); n > 0 && damaged[n-1] >= next { // its batches have that number
+		next, base = damaged[n-1]+1, ring.Base(damaged[n-1]+1)
 	}
 	d.earlier = slices.DeleteFunc(all, func(g uint64) bool { return g >= next })
 	s.newestBefore, err = d.newestTime()
-	return next, err
+	return next, base, err
 }
 
 // recoverSlot recovers a segment unless it is sealed. It reports whether the generation can be used
-// again: it has no batches, and it is sealed or is not the first one of its run. If the unsealed
-// first one was used again, the next run would assign the same packet numbers as that run.
-func (s *Manager) recoverSlot(d *ringDevice, generation uint64) (unused bool, err error) {
+// again, as it has no batches, and with which number a run then begins. That is none that a packet
+// of the slot may have.
+func (s *Manager) recoverSlot(d *ringDevice, generation uint64) (base uint64, unused bool, err error) {
 	c, err := pcapng.Closed(d.Slot(d.file, generation), int64(d.Size))
 	if err != nil {
-		return false, err
+		return 0, false, err
+	}
+	base = ring.Base(generation)
+	leads := ring.Began(c.Head.Segment.FirstPacket, generation)
+	if leads {
+		base = c.Head.Segment.FirstPacket
 	}
 	if c.Closed {
-		return c.Batches == 0, nil
+		return base, c.Batches == 0, nil
 	}
 	r, err := s.recoverSlotInPlace(d, generation)
-	return r.Batches == 0 && r.Torn == 0 && !r.Ended && c.Head.Segment.FirstPacket != ring.Base(generation), err
+	if unused = r.Batches == 0 && r.Torn == 0 && !r.Ended; unused && leads {
+		base, unused = d.Again(base, generation)
+		unused = unused && s.manifest == nil // the repair of a log relies on the number
+	}
+	return base, unused, err
 }
 
 // recoverSlotInPlace recovers a segment in its slot and seals it.

@@ -3,6 +3,7 @@ package segment
 import (
 	"bytes"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,50 @@ func TestRingRecovers(t *testing.T) {
 	testenv.Must(t, st.Close())
 	if n := len(captures.Packets(t, captures.ExportRing(t, s.to.Device))); n != 6 {
 		t.Errorf("%d packets, want 6", n)
+	}
+}
+
+// TestRingKilledWithoutPackets: runs that are killed before a packet has come take no slot of others, so that what the ring holds
+// stays, and no two of them have the same numbers. A run after one that ended begins with the same number again.
+func TestRingKilledWithoutPackets(t *testing.T) {
+	s := newRingLab(t)
+	st, seg := s.mustOpen(t)
+	for n := range uint64(3) {
+		s.write(t, seg, 2*n)
+		st.Retire(seg)
+		seg = acquire(t, st)
+	}
+	st.Retire(seg)
+	testenv.Must(t, st.Close())
+	before := len(captures.Packets(t, captures.ExportRing(t, s.to.Device)))
+	numbers := map[uint64]bool{}
+	for range 20 {
+		st, err := s.open(t)
+		testenv.Must(t, err)
+		first, _ := st.Numbers()
+		if numbers[first] {
+			t.Errorf("two runs begin with packet %d", first)
+		}
+		numbers[first] = true
+		killed, err := os.ReadFile(s.to.Device)
+		testenv.Must(t, err, st.Close(), testenv.WriteSync(s.to.Device, killed, 0)) // what a killed run leaves
+	}
+	if after := len(captures.Packets(t, captures.ExportRing(t, s.to.Device))); before != 6 || after != before {
+		t.Errorf("the ring held %d packets, and holds %d", before, after)
+	}
+	st, err := s.open(t)
+	testenv.Must(t, err)
+	ended, _ := st.Numbers()
+	testenv.Must(t, st.Close())
+	st, seg = s.mustOpen(t)
+	if first, _ := st.Numbers(); first != ended || seg.firstPacket != ended || numbers[ended] {
+		t.Errorf("after a run that began with packet %d, one begins with packet %d, and its segment with %d", ended, first, seg.firstPacket)
+	}
+	s.write(t, seg, 0)
+	st.Retire(seg)
+	testenv.Must(t, st.Close())
+	if n := len(captures.Packets(t, captures.ExportRing(t, s.to.Device))); n != before+2 {
+		t.Errorf("%d packets, want %d", n, before+2)
 	}
 }
 

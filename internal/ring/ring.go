@@ -99,3 +99,18 @@ const (
 // Base returns the number of the first packet of a run that begins with a generation. Numbers repeat after
 // 2^25 generations. By then no packet that old is left at their places.
 func Base(generation uint64) uint64 { return generation & (1<<generationBits - 1) << countBits }
+
+// minPacket is less than any packet with a number takes in a slot.
+const minPacket = 32
+
+// Again returns the number of the first packet of a run that begins in a slot which an earlier run has begun with the number
+// first, and ended without a whole batch in it. Parts of batches may be there. So the new run leaves out the numbers that
+// they may have. ok is false if too few would be left: then the run begins in the next slot.
+func (r Ring) Again(first, generation uint64) (number uint64, ok bool) {
+	room := r.Size / minPacket
+	number = first + room
+	return number, number+room <= Base(generation)+1<<countBits
+}
+
+// Began reports whether the run whose first packet has a number began with a generation.
+func Began(first, generation uint64) bool { return first>>countBits == Base(generation)>>countBits }
