@@ -14,16 +14,27 @@ import (
 )
 
 // TestSharedOut: a message that waits to be sent again stays as the program wrote it, though another flow of the program
-// has begun again before.
+// has begun before: again, or for the first time, after a reload that added it.
 func TestSharedOut(t *testing.T) {
+	for name, reload := range map[string]bool{"again": false, "reloaded": true} {
+		t.Run(name, func(t *testing.T) { sharedOut(t, reload) })
+	}
+}
+
+func sharedOut(t *testing.T, reload bool) {
 	l := newLab(t, testenv.PairOptions{})
-	d := l.start(t, fmt.Sprintf(`
+	text := func(flows ...string) string {
+		all := fmt.Sprintf(`
 region: {size: 64MiB}
-attach: {socket: %s/attach.sock, programs: [{name: writer, user: "%d", out: 1MiB}]}
+attach: {socket: %s/attach.sock, programs: [{name: writer, user: "%d", out: 4MiB}]}
 flows:
-  - {name: a, from: {attach: writer, message: 1KiB}, to: {file: %[1]s/a, acknowledge: received, segment: {size: 8MiB}}}
-  - {name: b, from: {attach: writer, message: 1KiB}, to: {file: %[1]s/b, acknowledge: received, segment: {size: 8MiB}}}
-`, l.dir, os.Getuid()), Options{})
+`, l.dir, os.Getuid())
+		for _, one := range flows {
+			all += fmt.Sprintf("  - {name: %s, from: {attach: writer, message: 1KiB}, to: {file: %s/%[1]s, acknowledge: received, segment: {size: 8MiB}}}\n", one, l.dir)
+		}
+		return all
+	}
+	d := l.start(t, text("a", "b"), Options{})
 	k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: "writer"})
 	testenv.Must(t, err)
 	defer k.Close()
@@ -44,14 +55,20 @@ flows:
 		_, err = a.Commit(f, copy(f.Data, fmt.Sprintf("message %d of a", n)))
 		testenv.Must(t, err)
 	}
-	l.begin(t, fb.Start)
-	testenv.Must(t, b.Wait(ctx, time.Minute))
+	if reload {
+		l.reloaded(t, text("c", "a", "b"))
+		b, err = k.Send("c", 0)
+		testenv.Must(t, err)
+	} else {
+		l.begin(t, fb.Start)
+		testenv.Must(t, b.Wait(ctx, time.Minute))
+	}
 	for range 256 {
 		f, err := b.Claim()
 		if err != nil {
 			break
 		}
-		copy(f.Data, "what b writes, which is longer")
+		copy(f.Data, "what another flow's writer writes, which is longer")
 	}
 	l.begin(t, fa.Start)
 	for a.Unfinished() > 0 {

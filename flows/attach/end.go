@@ -3,6 +3,7 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
@@ -141,7 +142,38 @@ func (e *End) Close() error {
 func (e *End) Part() *umem.Part { return e.part }
 
 // SetFrames says which frames the program gets, for a role in which it fills them. They are with Worker.
-func (e *End) SetFrames(fs []umem.Frame) { e.own = fs }
+func (e *End) SetFrames(fs []umem.Frame) {
+	e.own = fs
+	e.program.mu.Lock()
+	defer e.program.mu.Unlock()
+	e.program.places[e.config.Flow] = fs
+}
+
+// Place returns n frames of the part: those that an end of the same flow had, and then those that no flow had which still is
+// there; fewer if there are not so many.
+func (e *End) Place(n int, there func(flow string) bool) (fs []umem.Frame) {
+	e.program.mu.Lock()
+	defer e.program.mu.Unlock()
+	had := map[uint64]bool{}
+	for flow, place := range e.program.places {
+		if !there(flow) {
+			delete(e.program.places, flow)
+			continue
+		}
+		for _, f := range place {
+			had[f.Addr] = true
+		}
+	}
+	fs = append(fs, e.program.places[e.config.Flow]...)
+	for addr := e.part.Base(); addr < e.part.Base()+e.part.Size() && len(fs) < n; addr += e.frame {
+		if !had[addr] {
+			fs = append(fs, umem.Frame{Addr: addr})
+		}
+	}
+	fs = fs[:min(n, len(fs))]
+	e.program.places[e.config.Flow] = fs
+	return slices.Clone(fs)
+}
 
 // Attached reports whether the program has a port open.
 func (e *End) Attached() bool { return e.port != nil && !e.port.broken() }

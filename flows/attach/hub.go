@@ -64,8 +64,9 @@ type Program struct {
 	mu      sync.Mutex // guards the fields below
 	session *session   // nil: it is not attached
 	ends    []*End
-	ports   map[uint32]*End   // of the session
-	takers  map[string]*Taker // of connections, by flow
+	ports   map[uint32]*End         // of the session
+	takers  map[string]*Taker       // of connections, by flow
+	places  map[string][]umem.Frame // that it fills, by the flow that had them last
 	count   ProgramStats
 }
 
@@ -95,7 +96,7 @@ func Open(c Config) (*Hub, error) {
 		if slice == nil {
 			return nil, fmt.Errorf("attach program %s: the region has no slice of that name", one.Name)
 		}
-		h.programs[one.Name] = &Program{name: one.Name, uid: uid, slice: slice, log: paced(c.Log), ports: map[uint32]*End{}, takers: map[string]*Taker{}, count: ProgramStats{Ended: map[wire.Reason]uint64{}}}
+		h.programs[one.Name] = &Program{name: one.Name, uid: uid, slice: slice, log: paced(c.Log), ports: map[uint32]*End{}, takers: map[string]*Taker{}, places: map[string][]umem.Frame{}, count: ProgramStats{Ended: map[wire.Reason]uint64{}}}
 	}
 	for _, one := range c.Channels {
 		channel, err := newChannel(one, c.Region)

@@ -63,18 +63,6 @@ func (c *Config) Submitting(program string) int {
 	return c.count(func(f *Flow) bool { return f.From.Attach == program })
 }
 
-// SubmitsAs returns how many flows before the one of a name take messages of a program.
-func (c *Config) SubmitsAs(program, flow string) (n int) {
-	for i := range c.Flows {
-		if f := &c.Flows[i]; f.Name == flow {
-			break
-		} else if f.From.Attach == program {
-			n++
-		}
-	}
-	return n
-}
-
 // Receiving returns how many flows give to a program: they share the memory that it reads.
 func (c *Config) Receiving(program string) int {
 	return c.count(func(f *Flow) bool {

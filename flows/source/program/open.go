@@ -81,7 +81,7 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	part := s.end.Part()
 	share := int(part.Size()/uint64(s.region.FrameSize())) / e.Shared.Config.Submitting(e.Flow.From.Attach)
 	own := make([]umem.Frame, min(s.window(), share))
-	n := s.takeOwn(e, own, share)
+	n := s.takeOwn(e, own)
 	if n == 0 || n < len(own) {
 		return fmt.Errorf("the memory that program %s writes has %d of %d free frames: raise out in attach.programs", s.end.Program(), n, len(own))
 	}
@@ -102,21 +102,19 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	return nil
 }
 
-// takeOwn takes frames of the program's memory: each time the same ones, so that no other flow that begins again gives the
-// program frames in which it has messages that it is to submit to this one again. After a reload with other flows some may be
-// taken: then any are.
-func (s *Source) takeOwn(e *pipeline.Env, own []umem.Frame, share int) int {
-	part, frame := s.end.Part(), uint64(s.region.FrameSize())
-	first := e.Shared.Config.SubmitsAs(e.Flow.From.Attach, e.Flow.Name) * share
-	for i := range own {
-		own[i].Addr = part.Base() + uint64(first+i)*frame
-	}
+// takeOwn takes frames of the program's memory: those that the flow has had before, so that no other flow that begins gives
+// the program frames in which it has messages that it is to submit to this one again. If some are taken, any are.
+func (s *Source) takeOwn(e *pipeline.Env, own []umem.Frame) int {
+	copy(own, s.end.Place(len(own), func(flow string) bool {
+		f := e.Shared.Config.Flow(flow)
+		return f != nil && f.From.Attach == e.Flow.From.Attach
+	}))
 	n := e.Holder.TakeAt(own)
 	if n == len(own) {
 		return n
 	}
 	e.Holder.Give(slices.DeleteFunc(slices.Clone(own), func(f umem.Frame) bool { return f.Len == 0 }))
-	return e.Holder.TakeFrom(part, own)
+	return e.Holder.TakeFrom(s.end.Part(), own)
 }
 
 func (s *Source) window() int { return len(s.pending) }
