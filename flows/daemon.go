@@ -131,11 +131,11 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 var allWorkers atomic.Int32
 
 // giveProcessors gives the Go scheduler two processors more than there are workers. With only one more,
-// control work waits for the scheduler's next tick each time: 10 ms and more.
+// control work waits for the scheduler's next tick each time: 10 ms and more. It sets the number in any case, because the
+// runtime would lower one that it has chosen itself when threads keep off CPUs.
 func giveProcessors(undo *pipeline.Cleanup, workers int) {
-	if want := int(allWorkers.Add(int32(workers))) + 2; runtime.GOMAXPROCS(0) < want {
-		runtime.GOMAXPROCS(want)
-	}
+	want := int(allWorkers.Add(int32(workers))) + 2
+	runtime.GOMAXPROCS(max(want, runtime.GOMAXPROCS(0)))
 	undo.Add(func() error { allWorkers.Add(int32(-workers)); return nil })
 }
 
@@ -187,6 +187,9 @@ func pageSize(p config.Pages) umem.PageSize {
 }
 
 func (d *Daemon) startWorkers(undo *pipeline.Cleanup) error {
+	if err := d.keepOff(undo); err != nil {
+		return err
+	}
 	for _, c := range d.config.Workers {
 		w, err := worker.New(c, d.config.Region.Node)
 		if err != nil {
@@ -196,6 +199,22 @@ func (d *Daemon) startWorkers(undo *pipeline.Cleanup) error {
 		d.workers = append(d.workers, w)
 	}
 	return nil
+}
+
+// keepOff keeps all threads but the workers off the CPUs that the configuration gives to workers: what others cause, as
+// attached programs do, takes no time of theirs.
+func (d *Daemon) keepOff(undo *pipeline.Cleanup) error {
+	var cpus []int
+	for _, c := range d.config.Workers {
+		if c.CPU != nil {
+			cpus = append(cpus, *c.CPU)
+		}
+	}
+	back, err := worker.KeepOff(cpus)
+	if err == nil {
+		undo.Add(back)
+	}
+	return err
 }
 
 func (d *Daemon) worker(name string) *worker.Worker {

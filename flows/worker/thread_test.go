@@ -99,3 +99,55 @@ func checkOthers(t *testing.T, all *unix.CPUSet) {
 		}
 	}
 }
+
+// TestKeepOff: all threads keep off the CPU of a worker, those too that begin later, and also while the worker spins and
+// yields. Afterwards they may run everywhere again. A process without another CPU stays where it is.
+func TestKeepOff(t *testing.T) {
+	var all, rest unix.CPUSet
+	testenv.Must(t, unix.SchedGetaffinity(0, &all))
+	if all.Count() < 2 {
+		t.Skip("this process may use one CPU only")
+	}
+	cpu := 0
+	for !all.IsSet(cpu) {
+		cpu++
+	}
+	rest = all
+	rest.Clear(cpu)
+	keepBusy(t)
+	undo, err := KeepOff([]int{cpu})
+	testenv.Must(t, err)
+	w, err := New(config.Worker{Name: "test", Wait: config.WaitSpin, CPU: &cpu}, nil)
+	testenv.Must(t, err)
+	m := &mover{cpu: cpu}
+	testenv.Must(t, w.Add(m, Needs{}))
+	testenv.Wait(t, time.Minute, "the worker to move", func() bool { return m.moves.Load() > 3 })
+	ended := make(chan struct{})
+	for range 20 { // each on a thread of its own
+		go func() {
+			runtime.LockOSThread()
+			<-ended
+		}()
+	}
+	nothing, err := KeepOff(allOf(&rest))
+	testenv.Must(t, err, nothing())
+	testenv.Check(t, w.Do(func() error {
+		w.remove(m)
+		checkOthers(t, &rest)
+		err := undo()
+		checkOthers(t, &all)
+		return err
+	}))
+	close(ended)
+	testenv.Check(t, w.Close())
+}
+
+// allOf returns the CPUs of a set.
+func allOf(set *unix.CPUSet) (all []int) {
+	for cpu := range 1024 {
+		if set.IsSet(cpu) {
+			all = append(all, cpu)
+		}
+	}
+	return all
+}

@@ -23,7 +23,8 @@ import (
 
 const nobody = 65534
 
-// TestHostileBeside: programs of another user do all that they can: wakes without end, sockets that are shut down or take a
+// TestHostileBeside: programs of two other users do all that they can, one of them with places for its connections, which the
+// other one takes from itself: wakes without end, sockets that are shut down or take a
 // minute to close, memory that is opened again, places, ports that come and go, the session of another program. A flow of the
 // same worker goes on, and nothing of them is left behind. In the long form its times are compared with those before, for
 // UNIFIEDD_SECONDS in turns of two seconds.
@@ -44,7 +45,7 @@ attach:
   programs:
     - {name: good, user: root, out: 2MiB}
     - {name: bad, user: "%d", in: 2MiB, out: 2MiB}
-    - {name: worse, user: "%[2]d", in: 2MiB, out: 2MiB}
+    - {name: worse, user: "%d", in: 2MiB, out: 2MiB}
   channels:
     - {name: book, writer: bad, slots: 64, slot: 128, readers: [{program: good, policy: disconnect}, {program: worse}]}
 flows:
@@ -53,16 +54,14 @@ flows:
   - {name: bad-md, from: {generate: 200, rate: 1000}, to: {attach: bad}}
   - {name: worse, from: {attach: worse, message: 1KiB}, to: {discard: true}}
   - {name: worse-md, from: {generate: 200, rate: 1000}, to: {attach: worse, policy: disconnect}}
-`, socket, nobody))
+`, socket, nobody, nobody-1))
 	d.Until(t, "the flows to run", func(s *status.Daemon) bool {
 		return !slices.ContainsFunc(s.Flows, func(f status.Flow) bool { return f.State != status.Running })
 	})
 	good := startGood(t, socket)
 	descriptors, locked := holds(t, d)
 	var bad []*exec.Cmd
-	for _, name := range []string{"bad", "worse"} {
-		bad = append(bad, startHostile(t, socket, name))
-	}
+	bad = append(bad, startHostile(t, socket, "bad", nobody, connects), startHostile(t, socket, "worse", nobody-1))
 	signal := func(s syscall.Signal) {
 		for _, cmd := range bad {
 			testenv.Must(t, cmd.Process.Signal(s))
@@ -129,7 +128,7 @@ func holds(t *testing.T, d *daemon.Daemon) (descriptors int, locked string) {
 }
 
 // startHostile starts a program of another user, apart from the worker: it has the last processor.
-func startHostile(t *testing.T, socket, name string) *exec.Cmd {
+func startHostile(t *testing.T, socket, name string, user uint32, also ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	testenv.Must(t, err)
@@ -139,8 +138,9 @@ func startHostile(t *testing.T, socket, name string) *exec.Cmd {
 		testenv.Must(t, err, os.WriteFile(here, text, 0o755))
 	}
 	cmd := exec.Command(testenv.Tool(t, "taskset"), "-c", fmt.Sprint(runtime.NumCPU()-1), testenv.Tool(t, "nice"), "-n", "19", here, socket, name)
+	cmd.Args = append(cmd.Args, also...)
 	cmd.Env = append(os.Environ(), role+"=hostile")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	out := &daemon.Log{}
 	cmd.Stdout, cmd.Stderr = out, out
 	testenv.Must(t, cmd.Start())

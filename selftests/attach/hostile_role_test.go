@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,9 @@ type hostile struct {
 	linger       net.Listener
 }
 
+// connects is an argument of a hostile program that connects without end, so that it can attach only now and then.
+const connects = "connects"
+
 // beHostile attacks the daemon at a socket, as a program and with the session of another one.
 func beHostile(args []string) error {
 	h := &hostile{socket: args[0], name: args[1], session: 77}
@@ -29,7 +33,9 @@ func beHostile(args []string) error {
 	if h.linger, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
 		return err
 	}
-	go h.connects()
+	if slices.Contains(args[2:], connects) {
+		go h.connects()
+	}
 	for {
 		if err := h.attack(); err != nil && !errors.Is(err, errRefused) {
 			return err

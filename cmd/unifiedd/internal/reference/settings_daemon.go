@@ -14,7 +14,7 @@ var daemonSections = []section{
 	}},
 	{"Threads", "Without `workers` there is one. Give captures a worker of their own: a worker never sleeps past an event if a peer or a program waits for one of its flows. [Which settings suit which use](../how-to/tuning.md).", []row{
 		{"workers[].name", "a word", "`main`", "the name that flows refer to"},
-		{"workers[].cpu", "a number", "not pinned", "CPU the thread is pinned to"},
+		{"workers[].cpu", "a number", "not pinned", "CPU the thread is pinned to. All other threads of the daemon keep off it, unless the process may use no further one"},
 		{"workers[].wait", "`spin`, `sleep`", "`sleep`", "what the thread does when it has no work. `sleep`: it sleeps until there is something. `spin`: it polls again at once (costs the CPU)"},
 		{"workers[].sleep", "0s, or 1us to 100ms", "200us", "how long a worker sleeps between two rounds while packets come, if nobody waits for its flows, as for captures. The rings must hold what arrives meanwhile. 0s: it wakes every few packets"},
 	}},
