@@ -1,4 +1,4 @@
-// Package hostroute finds out whether the host's own traffic depends on an interface, so that a
+// Package hostroute finds out whether the host's own traffic, or a session, depends on an interface, so that a
 // flow can refuse to take packets from it. It uses the network namespace of the calling thread.
 package hostroute
 
