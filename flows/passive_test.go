@@ -224,8 +224,9 @@ func TestPassiveOverload(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	text := strings.Replace(l.passive("", ""), "buffer: 16MiB", "buffer: 2MiB", 1)
 	f := l.start(t, text, Options{}).Flows()[0]
-	frames, resume := testenv.Stream(&l.A, &l.B, 5000, 0, 6000, 1000), make(chan struct{})
-	go func() { _ = f.worker.Do(func() error { <-resume; return nil }) }()
+	frames, held, resume := testenv.Stream(&l.A, &l.B, 5000, 0, 6000, 1000), make(chan struct{}), make(chan struct{})
+	go func() { _ = f.worker.Do(func() error { close(held); <-resume; return nil }) }()
+	<-held
 	sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
 	close(resume)
 	s := await(t, f, "the drops", func(s status.Flow) bool {

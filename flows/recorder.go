@@ -87,7 +87,7 @@ func (f *Flow) noteLosses(r *pipeline.Run) {
 		f.losses.skip--
 		return
 	}
-	f.losses.skip = len(f.shared().Config.Flows) / observedFlows
+	f.losses.skip = int(f.seconds.flows.Load()) / observedFlows
 	s := f.describe()
 	if r.Flow.Observe(&s) == nil { // else the next status logs it
 		f.countLosses(&s)

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,8 @@ type seconds struct {
 	second chan struct{} // closed when it is over
 	stop   chan struct{}
 	done   chan struct{}
+
+	flows atomic.Int32 // that it wakes
 }
 
 func newSeconds() *seconds {

@@ -59,6 +59,8 @@ func (f *Flow) giveUp(r *pipeline.Run) {
 // observe waits for the end of a flow and returns its state. It learns of an error and of the end from Err, and
 // wakes up once a second together with all other flows.
 func (f *Flow) observe(r *pipeline.Run, o *outset, quit <-chan struct{}) (status.State, error) {
+	f.seconds.flows.Add(1)
+	defer f.seconds.flows.Add(-1)
 	first := time.NewTimer(pollInterval)
 	defer first.Stop()
 	for checked := time.Now(); ; {

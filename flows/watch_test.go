@@ -22,6 +22,7 @@ type quietFlow struct {
 
 func (q *quietFlow) Done() bool                       { q.looks.Add(1); return q.done.Load() }
 func (q *quietFlow) Traffic() (packets, bytes uint64) { return 0, 0 }
+func (q *quietFlow) Observe(*status.Flow) error       { return nil }
 func (q *quietFlow) Check(now time.Time) (waits, ends error) {
 	q.checks.Add(1)
 	if q.checked != nil {

@@ -87,7 +87,7 @@ func allocateAuto(c Config, reserve bool) (*Memory, error) {
 		return m, nil
 	}
 	if have, known := available(); known && have < c.bytes() {
-		return nil, fmt.Errorf("%w (and on ordinary pages the region takes %d MiB, of which %d are available)", err, c.bytes()>>20, have>>20)
+		return nil, fmt.Errorf("%w; on ordinary pages the region takes %d MiB, and %d are available: make it smaller", err, c.bytes()>>20, have>>20)
 	}
 	return &Memory{short: err}, nil
 }

@@ -271,7 +271,7 @@ func limitedPages(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	b := box{root: root, caps: given, group: group, setup: wires}
-	b.configure(t, strings.Replace(settings, ", pages: ordinary", "", 1))
+	b.configure(t, strings.Replace(settings, "pages: ordinary", "pages: 2MiB", 1))
 	said, well := b.say(t, "doctor", "-c", "/etc/unifiedd/unifiedd.yaml")
 	if well || !strings.Contains(said, "2 more may be taken, 9 needed") || !strings.Contains(said, "hugetlb.2MB.max") {
 		t.Errorf("the doctor says (%v):\n%s", well, said)

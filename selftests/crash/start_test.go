@@ -43,7 +43,7 @@ func TestRefused(t *testing.T) {
 	})
 	t.Run("huge pages exhausted", func(t *testing.T) {
 		refused(t, &p.B, dir, "region: {size: 1TiB}\nflows: [{name: cap, from: {interface: lo}, to: {"+good+"}}]\n",
-			"huge pages", "nr_hugepages")
+			"huge pages", "on ordinary pages the region takes", "make it smaller")
 	})
 	t.Run("no interface", func(t *testing.T) {
 		refused(t, &p.B, dir, flow("interface: nowhere0", good), "start flow cap", "nowhere0", "ip link")
