@@ -71,9 +71,8 @@ type Ready struct {
 	EndLinks bool
 	// Configure: the members have changed. The leader passes this to Commits.Configure before it goes on.
 	Configure *Config
-	// Messages must be sent. Early: they may be sent before the state is durable.
+	// Messages must be sent.
 	Messages []Message
-	Early    bool
 	// Follow: remove the records after a position, durably, and get the following ones from the leader.
 	Follow *Follow
 	// Fetch: remove the records after a position, durably, and get the following ones from another member.
@@ -259,7 +258,7 @@ func (m *Member) allows(one Message) bool {
 func (m *Member) Ready() (r Ready, ok bool) {
 	e, some := m.node.Ready()
 	r, m.todo = m.todo, Ready{}
-	r.Save, r.Early, r.Confirmed = e.Save, e.Early, e.Confirmed
+	r.Save, r.Confirmed = e.Save, e.Confirmed
 	if epoch := m.node.Epoch(); epoch != m.epoch {
 		m.epoch, m.heard, r.EndLinks = epoch, false, true
 		clear(m.passed)

@@ -278,29 +278,22 @@ func (n *simNode) work() {
 	}
 }
 
-// send sends the messages of a Ready.
-func (n *simNode) send(r *Ready) {
-	for _, m := range r.Messages {
-		if m.Kind == KindElection && n.anyTurn { // whose turn it is must not matter for safety
-			m.End = Place{^uint64(0), ^uint64(0)}
-		}
-		n.wire = append(n.wire, m)
-	}
-}
-
 // step does one part of a Ready.
 func (n *simNode) step(step int, r *Ready) {
 	switch {
-	case step == 0 && r.Early:
-		n.send(r)
-	case step == 0 && r.Save, step == 3 && r.Early && r.Save:
+	case step == 0 && r.Save:
 		n.state, _ = n.member.State().Append(nil)
 	case step == 1 && r.EndLinks:
 		n.endLinks()
 	case step == 2 && r.Configure != nil && n.commits != nil:
 		n.commit(n.commits.Configure(r.Configure))
-	case step == 3 && !r.Early:
-		n.send(r)
+	case step == 3:
+		for _, m := range r.Messages {
+			if m.Kind == KindElection && n.anyTurn { // whose turn it is must not matter for safety
+				m.End = Place{^uint64(0), ^uint64(0)}
+			}
+			n.wire = append(n.wire, m)
+		}
 	case step == 4 && r.Follow != nil:
 		n.cut(r.Follow.After)
 		n.until = r.Follow.Until

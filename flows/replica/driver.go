@@ -413,9 +413,6 @@ func (d *Driver) handle() error {
 
 // do does a Ready, in order.
 func (d *Driver) do(r *group.Ready) error {
-	if r.Early {
-		d.send(r)
-	}
 	if r.Save {
 		if err := d.config.State.Write(d.member.State()); err != nil {
 			return err
@@ -438,8 +435,8 @@ func (d *Driver) do(r *group.Ready) error {
 			return err
 		}
 	}
-	if !r.Early {
-		d.send(r)
+	for i := range r.Messages {
+		d.transport.Send(&r.Messages[i])
 	}
 	d.confirmed(r.Confirmed)
 	switch {
@@ -451,13 +448,6 @@ func (d *Driver) do(r *group.Ready) error {
 		d.toBegin = r.Begin
 	}
 	return nil
-}
-
-// send sends the messages of a Ready.
-func (d *Driver) send(r *group.Ready) {
-	for i := range r.Messages {
-		d.transport.Send(&r.Messages[i])
-	}
 }
 
 var errEpoch = errors.New("the epoch of the link has ended")

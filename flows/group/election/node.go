@@ -124,10 +124,8 @@ func (n *Node) Ready() (r Ready, ok bool) {
 		_ = n.storage.ApplySnapshot(rd.Snapshot) // refuses older ones only
 		n.members, n.applied = rd.Snapshot.GetMetadata().GetConfState(), rd.Snapshot.GetMetadata().GetIndex()
 	}
-	_ = n.storage.Append(rd.Entries)         // never fails
-	n.proposed = false                       // it is among the entries, or another leader was elected
-	before, _, _ := n.storage.InitialState() // never fails
-	r.Early = n.Leads() && (raft.IsEmptyHardState(rd.HardState) || rd.HardState.GetTerm() == before.GetTerm() && rd.HardState.GetVote() == before.GetVote())
+	_ = n.storage.Append(rd.Entries) // never fails
+	n.proposed = false               // it is among the entries, or another leader was elected
 	if !raft.IsEmptyHardState(rd.HardState) {
 		_ = n.storage.SetHardState(rd.HardState) // never fails
 	}
@@ -190,10 +188,7 @@ func (n *Node) compact() {
 // Ready is what a caller must do after a call: if Save, make [Node.State] durable; then send the
 // messages.
 type Ready struct {
-	Save bool
-	// Early: the messages may be sent before the state is durable. A leader's entries are so on its own disk and on those of
-	// the others at the same time (Ongaro, Consensus: Bridging Theory and Practice, 10.2.1): its vote is durable already.
-	Early     bool
+	Save      bool
 	Messages  []*Message
 	Confirmed uint64 // this member led when it was asked with this number, and with smaller ones; 0: nothing new
 }
