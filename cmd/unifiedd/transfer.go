@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
@@ -246,25 +246,12 @@ func (p *progress) print(at uint64, rate float64, left, note string) {
 			percent = int(at / (p.size / 100))
 		}
 	}
-	line := fmt.Sprintf("%15s %3d%% %12s %s", grouped(at), percent, rateText(rate), left)
+	line := fmt.Sprintf("%15s %3d%% %12s %s", finding.Grouped(at), percent, rateText(rate), left)
 	if note != "" {
 		line += " (" + note + ")"
 	}
 	fmt.Fprintf(p.w, "\r%-*s", p.lastWidth, line)
 	p.lastWidth = len(line)
-}
-
-// grouped prints a number with commas, as rsync does.
-func grouped(n uint64) string {
-	digits := fmt.Sprint(n)
-	var b strings.Builder
-	for i, c := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }
 
 // rateText prints a rate in powers of 1024, as --limit has it.

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/internal/caps"
@@ -255,7 +256,7 @@ func TestProgressLine(t *testing.T) {
 	if got := clockText(100*time.Hour + 61*time.Second); got != " 100:01:01" {
 		t.Errorf("%q", got)
 	}
-	if got := strings.Join([]string{grouped(0), grouped(999), grouped(1000), grouped(1234567)}, " "); got != "0 999 1,000 1,234,567" {
+	if got := strings.Join([]string{finding.Grouped(0), finding.Grouped(999), finding.Grouped(1000), finding.Grouped(1234567)}, " "); got != "0 999 1,000 1,234,567" {
 		t.Errorf("%q", got)
 	}
 }

@@ -2,7 +2,6 @@ package finding
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/status"
 )
@@ -18,7 +17,7 @@ type Loss struct {
 // Losses returns what a flow has lost of its packets or messages, by reason. What it leaves out on purpose is not lost.
 func Losses(f *status.Flow) (all []Loss) {
 	for _, reason := range sorted(f.Dropped) {
-		if Harmless(reason) {
+		if status.OnPurpose(reason) {
 			continue
 		}
 		text, ok := reasons[reason]
@@ -36,17 +35,11 @@ func Losses(f *status.Flow) (all []Loss) {
 // late returns why the rings of an interface had no room or no frames. If the flow never waited for its sink, its worker
 // came too late.
 func late(f *status.Flow, otherwise words) words {
-	if f.Stalls > 0 || f.Level != nil && f.Level.Pauses > 0 {
+	if f.Stalled() {
 		return otherwise
 	}
 	return words{"the worker came too late to the rings, while there were frames", fmt.Sprintf("use a larger from.ring than %d, a shorter sleep, or a CPU for the worker alone", f.Ring)}
 }
-
-// harmless are reasons for which packets are left out on purpose.
-var harmless = []string{"filter_dropped", "beyond_count", "duplicate", "not_matched", "other_link_type"}
-
-// Harmless reports whether packets are left out on purpose for a reason.
-func Harmless(reason string) bool { return slices.Contains(harmless, reason) }
 
 type words struct{ why, remedy string }
 

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
@@ -138,7 +137,7 @@ func (h *History) fill(d *Document, s *status.Daemon) {
 // lostOf returns how many packets or messages a flow has lost, for itself and for its peers.
 func lostOf(f *status.Flow) (n uint64) {
 	for reason, lost := range f.Dropped {
-		if !finding.Harmless(reason) {
+		if !status.OnPurpose(reason) {
 			n += lost
 		}
 	}

@@ -8,8 +8,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // Document is a new document of the daemon.
@@ -185,7 +185,7 @@ func newRow(f, before *page.Flow, span time.Duration) row {
 // losses returns how much a flow has lost, with what its peers did not get.
 func losses(f *page.Flow) (n uint64) {
 	for _, p := range f.Lost {
-		if !finding.Harmless(p.Name) {
+		if !status.OnPurpose(p.Name) {
 			n += p.Count
 		}
 	}
