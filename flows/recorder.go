@@ -130,7 +130,7 @@ func (l *losses) note(r *trace.Recorder, log *slog.Logger, s *status.Flow, now t
 		}
 		if c, grew := l.count(r, loss{trace.Lost, reason}, n); c != nil {
 			more = more || grew
-			c.log.update(n, grew, now, log.With("reason", reason), status.Remedy(reason, s.Stalled()))
+			c.log.update(n, grew, now, log.With("reason", reason), s.Why(reason).String())
 		}
 	}
 	for reason, n := range s.DiskErrors { // the flow logs each

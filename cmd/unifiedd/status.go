@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
@@ -210,9 +209,7 @@ func printRemedies(w io.Writer, f *status.Flow) {
 		fmt.Fprintf(w, "  \tthe last at %s\n", f.LostAt.Format(time.RFC3339))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(f.Lost())) {
-		if remedy := status.Remedy(reason, f.Stalled()); remedy != "" {
-			fmt.Fprintf(w, "  \t%s: %s\n", reason, remedy)
-		}
+		fmt.Fprintf(w, "  \t%s: %s\n", reason, f.Why(reason))
 	}
 }
 
@@ -254,7 +251,7 @@ func printStorage(w io.Writer, f *status.Flow) {
 	if r := f.Floor; r != nil {
 		fmt.Fprintf(w, "  room\t%d bytes are free, and %d (%s) stay so; nothing could be written %d times, %.1f s in all\n", r.Free, r.Bytes, r.KeepFree, r.Pauses, r.Paused)
 		if r.Free < r.Bytes {
-			fmt.Fprintf(w, "  \tno segment is begun with less room: %s\n", finding.RemedyFull)
+			fmt.Fprintf(w, "  \tno segment is begun with less room: %s\n", status.RemedyFull)
 		}
 	}
 	if n := f.Removed["keep"] + f.Removed["keep_free"]; n > 0 {

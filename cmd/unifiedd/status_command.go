@@ -186,9 +186,6 @@ const (
 	checkUnknown  = 3
 )
 
-// recently is how long ago what a flow lost is still a warning.
-const recently = 5 * time.Minute
-
 // monitor prints one line for a monitor, and returns its status.
 func (f *statusFlags) monitor(ctx context.Context, w io.Writer, flow string) error {
 	raw, err := f.ask(ctx)
@@ -220,15 +217,15 @@ func judge(f *status.Flow, now time.Time, what []string) (worst int, _ []string)
 	if f.State == status.Stopped {
 		worst, what = checkWarning, append(what, "flow "+f.Name+" is stopped")
 	}
-	for _, p := range f.Problems() {
-		if p.Past && now.Sub(f.LostAt) > recently {
+	for _, p := range f.Problems(now) {
+		if p.Severity == status.Info {
 			continue
 		}
 		found := checkWarning
-		if p.Severity == status.Critical {
+		if p.Severity == status.Error && !p.Past {
 			found = checkCritical
 		}
-		worst, what = max(worst, found), append(what, "flow "+f.Name+" "+p.What)
+		worst, what = max(worst, found), append(what, "flow "+f.Name+" "+p.Full())
 	}
 	return worst, what
 }

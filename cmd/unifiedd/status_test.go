@@ -25,14 +25,14 @@ func TestStatusSummary(t *testing.T) {
 		"\ngood    running  3000 packets/s, 25.0 Mbit/s  0     eth1 → /d/good\n",
 		"\nill     failed   -                            0     roce:eth3 → /d/ill\n",
 		"\n\nthe daemon: the region is on ordinary pages: every device is slower\n  unifiedd doctor prints",
-		"\n\nflow losing: lost 12: lost_ring_full (the last 0s ago)\n  the worker polled the ring too late",
-		"\n\nflow ill: failed: line 1\n  line 2\n  unifiedd start ill\n",
+		"\n\nflow losing has lost 12 (lost_ring_full): the worker came too late to the ring (the last 0s ago)\n  use a larger from.ring",
+		"\n\nflow ill has failed: line 1\n  line 2\n  mend what unifiedd status says, and unifiedd start ill\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the summary does not have %q:\n%s", want, &out)
 		}
 	}
-	if strings.Contains(out.String(), "flow good:") {
+	if strings.Contains(out.String(), "flow good has") {
 		t.Errorf("the summary has a problem of a flow without one:\n%s", &out)
 	}
 }
@@ -48,10 +48,10 @@ func TestJudge(t *testing.T) {
 		"runs":    {status.Flow{State: status.Running}, 0, ""},
 		"done":    {status.Flow{State: status.Done}, 0, ""},
 		"stopped": {status.Flow{State: status.Stopped}, checkWarning, "is stopped"},
-		"loses":   {status.Flow{State: status.Running, Dropped: map[string]uint64{"buffer_full": 3}, LostAt: now.Add(-time.Minute)}, checkWarning, "lost 3: buffer_full"},
+		"loses":   {status.Flow{State: status.Running, Dropped: map[string]uint64{"buffer_full": 3}, LostAt: now.Add(-time.Minute)}, checkWarning, "has lost 3 (buffer_full)"},
 		"lost":    {status.Flow{State: status.Running, Dropped: map[string]uint64{"buffer_full": 3}, LostAt: now.Add(-time.Hour)}, 0, ""},
 		"waits":   {status.Flow{State: status.Waiting, Error: "no space left"}, checkCritical, "waits: no space left"},
-		"failed":  {status.Flow{State: status.Failed, Error: "gone"}, checkCritical, "failed: gone"},
+		"failed":  {status.Flow{State: status.Failed, Error: "gone"}, checkCritical, "has failed: gone"},
 	} {
 		if got, what := judge(&c.flow, now, nil); got != c.want || !strings.Contains(strings.Join(what, "; "), c.says) || got == 0 && what != nil {
 			t.Errorf("%s: %d, %q", name, got, what)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
@@ -246,7 +245,7 @@ func (p *progress) print(at uint64, rate float64, left, note string) {
 			percent = int(at / (p.size / 100))
 		}
 	}
-	line := fmt.Sprintf("%15s %3d%% %12s %s", finding.Grouped(at), percent, rateText(rate), left)
+	line := fmt.Sprintf("%15s %3d%% %12s %s", status.Grouped(at), percent, rateText(rate), left)
 	if note != "" {
 		line += " (" + note + ")"
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
@@ -256,7 +256,7 @@ func TestProgressLine(t *testing.T) {
 	if got := clockText(100*time.Hour + 61*time.Second); got != " 100:01:01" {
 		t.Errorf("%q", got)
 	}
-	if got := strings.Join([]string{finding.Grouped(0), finding.Grouped(999), finding.Grouped(1000), finding.Grouped(1234567)}, " "); got != "0 999 1,000 1,234,567" {
+	if got := strings.Join([]string{status.Grouped(0), status.Grouped(999), status.Grouped(1000), status.Grouped(1234567)}, " "); got != "0 999 1,000 1,234,567" {
 		t.Errorf("%q", got)
 	}
 }

@@ -2,14 +2,12 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
@@ -17,18 +15,18 @@ import (
 
 // Document is what the page shows at one moment. Numbers are those of /metrics.
 type Document struct {
-	Host     string            `json:"host"`
-	Version  string            `json:"version"`
-	Time     time.Time         `json:"time"`
-	Up       float64           `json:"up_seconds"`
-	Region   Region            `json:"region"`
-	Flows    []Flow            `json:"flows"`
-	Programs []Program         `json:"programs,omitempty"`
-	Channels []Channel         `json:"channels,omitempty"`
-	States   []State           `json:"states,omitempty"`
-	Findings []finding.Finding `json:"findings"` // the worst first
-	Messages []recent.Message  `json:"messages"`
-	Step     float64           `json:"step_seconds"` // of each point in Rates and Losses
+	Host     string           `json:"host"`
+	Version  string           `json:"version"`
+	Time     time.Time        `json:"time"`
+	Up       float64          `json:"up_seconds"`
+	Region   Region           `json:"region"`
+	Flows    []Flow           `json:"flows"`
+	Programs []Program        `json:"programs,omitempty"`
+	Channels []Channel        `json:"channels,omitempty"`
+	States   []State          `json:"states,omitempty"`
+	Findings []status.Problem `json:"findings"` // the worst first
+	Messages []recent.Message `json:"messages"`
+	Step     float64          `json:"step_seconds"` // of each point in Rates and Losses
 }
 
 // Region is the memory that devices share.
@@ -51,7 +49,6 @@ type Flow struct {
 	State     string       `json:"state"`
 	Cause     status.Cause `json:"cause,omitempty"`
 	Up        bool         `json:"up"`
-	Why       string       `json:"why,omitempty"` // only for the owner
 	From      string       `json:"from"`
 	To        string       `json:"to"`
 	Unit      string       `json:"unit"`
@@ -156,7 +153,7 @@ const (
 // Make returns the document of a status. before may be nil.
 func Make(s *status.Daemon, before *History, messages []recent.Message, who Audience, now time.Time) *Document {
 	host, _ := os.Hostname() // empty: the page says only what it is
-	d := &Document{Host: host, Version: s.Version, Time: now, Up: now.Sub(s.Started).Seconds(), Messages: messages, Findings: []finding.Finding{}, Step: step.Seconds(),
+	d := &Document{Host: host, Version: s.Version, Time: now, Up: now.Sub(s.Started).Seconds(), Messages: messages, Step: step.Seconds(),
 		Region: Region{Bytes: s.Region.Bytes, Pages: s.Region.Pages, Frames: s.Region.Frames}}
 	if d.Messages == nil {
 		d.Messages = []recent.Message{}
@@ -169,7 +166,7 @@ func Make(s *status.Daemon, before *History, messages []recent.Message, who Audi
 	}
 	before.fill(d, s)
 	d.share(s)
-	d.find(s)
+	d.find(s, who)
 	return d
 }
 
@@ -206,9 +203,6 @@ func makeFlow(f *status.Flow, who Audience) Flow {
 	from, to, _ := strings.Cut(f.Kind, "-")
 	v := Flow{Name: f.Name, State: string(f.State), Cause: f.Cause, Up: f.State.Up(), From: end(sources, from, f.From, who), To: end(sinks, to, f.To, who), Unit: unitOf(from, to), Rate: f.PPS, Bits: f.BPS, Packets: f.Packets, Bytes: f.Bytes,
 		Lost: parts(f.Dropped), Copied: sum(f.CopiedBytes), Kernel: sum(f.KernelBytes)}
-	if who == Owner {
-		v.Why = f.Error
-	}
 	if f.Level != nil {
 		v.Held = &f.Level.Held
 	}
@@ -311,68 +305,33 @@ func sum(by map[string]uint64) (n uint64) {
 	return n
 }
 
-// find lists what needs attention.
-func (d *Document) find(s *status.Daemon) {
-	add := func(severity finding.Severity, remedy, format string, args ...any) {
-		d.Findings = append(d.Findings, finding.Finding{Severity: severity, Text: fmt.Sprintf(format, args...), Remedy: remedy})
-	}
-	if r := s.Config.Last; r != nil && !r.Outcome.Good() {
-		add(finding.Warning, "unifiedd check says what is wrong", "the last reload failed")
-	}
-	if s.Region.Ordinary {
-		add(finding.Info, "reserve huge pages (region.reserve, or vm.nr_hugepages)", "the region is on ordinary pages: every device is slower")
-	}
-	if s.Clock.Steps > 0 {
-		add(finding.Warning, "have chrony adjust its rate instead", "the system's clock was set %d times, last by %v", s.Clock.Steps, s.Clock.Step.Round(time.Millisecond))
-	}
-	if s.TLS != nil && s.TLS.Expired {
-		add(finding.Error, "replace the files of tls, and unifiedd reload", "the daemon's certificate has expired at %s", s.TLS.Expires.Format(time.RFC3339))
-	}
-	if c := s.Cluster; c != nil && !c.Up {
-		add(finding.Error, "unifiedd doctor asks each endpoint", "the registry of daemons does not answer since %s: flows go on, and peers that move are not followed", c.Since.Format(time.RFC3339))
-	} else if c != nil && c.Name != "" && !c.Registered {
-		add(finding.Error, "unifiedd cluster status says why", "the daemon is not registered")
-	} else if c != nil {
-		for _, name := range slices.Sorted(maps.Keys(c.Unregistered)) {
-			add(finding.Info, "unifiedd status says why", "others cannot find flow %s", name)
-		}
-		for _, name := range slices.Sorted(maps.Keys(c.UnregisteredStates)) {
-			add(finding.Info, "unifiedd status says why", "others cannot find state %s", name)
+// find lists what needs attention, the worst first.
+func (d *Document) find(s *status.Daemon, who Audience) {
+	d.Findings = []status.Problem{}
+	add := func(all []status.Problem) {
+		for _, p := range all {
+			switch {
+			case who == Owner:
+				p.Text = p.Full()
+			case p.Detail != "" && p.Remedy == "":
+				p.Remedy = "unifiedd status says why"
+			}
+			d.Findings = append(d.Findings, p)
 		}
 	}
-	for _, w := range s.Workers {
-		if w.Away.Count > 0 {
-			add(finding.Warning, "give it a CPU of its own (workers[].cpu), and keep others off it", "worker %s did not poll for 20 ms or longer %s times, for at most %v", w.Name, finding.Grouped(w.Away.Count), w.Away.Longest.Round(time.Millisecond))
-		}
-	}
+	add(s.Problems())
 	for i := range s.Flows {
-		d.Findings = append(d.Findings, finding.Of(&s.Flows[i], d.Flows[i].Recent > 0)...)
-		if f := &s.Flows[i]; f.State == status.Running && silent(&d.Flows[i]) && strings.HasPrefix(f.Kind, "network-") {
-			d.Findings = append(d.Findings, finding.Finding{Severity: finding.Warning, Flow: f.Name, Text: "has received nothing for three minutes or longer", Remedy: "see whether packets arrive (ip -s link), and the filter"})
+		f := &s.Flows[i]
+		add(f.Problems(d.Time))
+		if f.State == status.Running && silent(&d.Flows[i]) && strings.HasPrefix(f.Kind, "network-") {
+			add([]status.Problem{{Severity: status.Warning, Flow: f.Name, Text: "has received nothing for three minutes or longer", Remedy: "see whether packets arrive (ip -s link), and the filter"}})
 		}
 	}
-	d.findShared(add)
-	slices.SortStableFunc(d.Findings, func(a, b finding.Finding) int { return finding.Compare(a.Severity, b.Severity) })
+	slices.SortStableFunc(d.Findings, status.Problem.Compare)
 }
 
 // silent reports whether packets came once, and have not come for some time.
 func silent(f *Flow) bool {
 	n := len(f.Rates)
 	return f.Packets > 0 && n >= quietAfter && slices.Max(f.Rates[n-quietAfter:]) == 0 && f.Rate == 0
-}
-
-// findShared lists what needs attention of channels and states.
-func (d *Document) findShared(add func(severity finding.Severity, remedy, format string, args ...any)) {
-	for i := range d.Channels {
-		for _, r := range d.Channels[i].Readers {
-			if r.Lost > 0 {
-				add(finding.Error, "make it faster, raise slots, or give it the policy wait", "reader %s of channel %s has lost %s messages", r.Name, d.Channels[i].Name, finding.Grouped(r.Lost))
-			}
-		}
-	}
-	for i := range d.States {
-		for _, refused := range d.States[i].Refused {
-			add(finding.Error, "docs/reference/reasons.md has each reason", "state %s has refused %s updates: %s", d.States[i].Name, finding.Grouped(refused.Count), refused.Name)
-		}
-	}
 }

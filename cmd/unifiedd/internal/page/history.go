@@ -82,7 +82,7 @@ func (h *History) add(s *status.Daemon, now time.Time) {
 		if p == nil {
 			p = newPast(s, now)
 		}
-		p.add(f.Packets, lostOf(f), now)
+		p.add(f.Packets, f.LostInAll(), now)
 		all[f.Name] = p
 	}
 	h.flows = all
@@ -118,7 +118,7 @@ func (h *History) fill(d *Document, s *status.Daemon) {
 	}
 	for i := range s.Flows {
 		f, v := &s.Flows[i], &d.Flows[i]
-		lost := lostOf(f)
+		lost := f.LostInAll()
 		p := newPast(s, d.Time)
 		if h != nil && h.flows[f.Name] != nil {
 			p = h.flows[f.Name]
@@ -132,19 +132,4 @@ func (h *History) fill(d *Document, s *status.Daemon) {
 			}
 		}
 	}
-}
-
-// lostOf returns how many packets or messages a flow has lost, for itself and for its peers.
-func lostOf(f *status.Flow) (n uint64) {
-	for reason, lost := range f.Dropped {
-		if !status.OnPurpose(reason) {
-			n += lost
-		}
-	}
-	if f.Sends != nil {
-		for i := range f.Sends.Peers {
-			n += sum(f.Sends.Peers[i].Dropped)
-		}
-	}
-	return n
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
@@ -20,12 +19,14 @@ func TestHistory(t *testing.T) {
 		for range steps {
 			now = now.Add(step)
 			f.Packets += packets
-			f.Dropped["lost_missed"] += lost
+			if f.Dropped["lost_missed"] += lost; lost > 0 {
+				f.LostAt = now
+			}
 			h.add(&s, now)
 		}
 		return Make(&s, h, nil, Public, now).Flows[0]
 	}
-	severities := func() (all []finding.Severity) {
+	severities := func() (all []status.Severity) {
 		for _, one := range Make(&s, h, nil, Public, now).Findings {
 			all = append(all, one.Severity)
 		}
@@ -34,7 +35,7 @@ func TestHistory(t *testing.T) {
 	if v := run(2, 1000, 50); !slices.Equal(v.Rates, []uint64{100, 100}) || !slices.Equal(v.Losses, []uint64{50, 50}) || v.Losing != 5 || v.Recent != 100 {
 		t.Errorf("after 20 s: %+v", v)
 	}
-	if got := severities(); !slices.Equal(got, []finding.Severity{finding.Error}) {
+	if got := severities(); !slices.Equal(got, []status.Severity{status.Error}) {
 		t.Errorf("while it loses packets: %v", got)
 	}
 	now = now.Add(time.Second)
@@ -46,11 +47,11 @@ func TestHistory(t *testing.T) {
 	if v := run(points, 2000, 0); len(v.Rates) != points || slices.Min(v.Rates) != 200 || slices.Max(v.Losses) != 0 || v.Losing != 0 || v.Recent != 0 {
 		t.Errorf("after five minutes without a loss: %+v", v)
 	}
-	if got := severities(); !slices.Equal(got, []finding.Severity{finding.Info}) {
+	if got := severities(); !slices.Equal(got, []status.Severity{status.Info}) {
 		t.Errorf("five minutes after the last loss: %v", got)
 	}
 	run(quietAfter, 0, 0)
-	if all := Make(&s, h, nil, Public, now).Findings; all[0].Severity != finding.Warning || !strings.Contains(all[0].Text, "nothing for three minutes") {
+	if all := Make(&s, h, nil, Public, now).Findings; all[0].Severity != status.Warning || !strings.Contains(all[0].Text, "nothing for three minutes") {
 		t.Errorf("after three minutes without packets: %v", all)
 	}
 	f.Packets, f.Dropped = 30, map[string]uint64{}

@@ -10,8 +10,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // document returns a document of three flows, n seconds after the first.
@@ -28,9 +28,9 @@ func document(n int) *page.Document {
 				Histogram: []page.Bin{{Below: 1024, Count: 90}, {Below: 2048, Count: 10 * int64(n)}, {Below: 1 << 20, Count: int64(n) / 2}}},
 			{Name: "fast", State: "running", Up: true, From: "RDMA", To: "RDMA", Unit: "messages", Rate: 2.5e6, Bits: 1e10, Packets: 1,
 				Peers: []page.Peer{{Name: "east\x1b[2J", State: "connected", Acknowledged: 3, Waiting: 4, Lost: []page.Part{{Name: "drop_oldest", Count: 8 * seconds}}}}},
-			{Name: "away", State: "waiting", Up: true, Why: "no such device", From: "interface eth9", To: "discarded", Unit: "packets"},
+			{Name: "away", State: "waiting", Up: true, From: "interface eth9", To: "discarded", Unit: "packets"},
 		},
-		Findings: []finding.Finding{{Severity: finding.Error, Flow: "away", Text: "waits: interface eth9 is not there", Remedy: "bring it back"}, {Severity: finding.Info, Text: "no zero copy"}},
+		Findings: []status.Problem{{Severity: status.Error, Flow: "away", Text: "waits: interface eth9 is not there", Remedy: "bring it back"}, {Severity: status.Info, Text: "no zero copy"}},
 	}
 }
 

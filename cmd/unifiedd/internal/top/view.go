@@ -10,8 +10,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/finding"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // Styles, as escape sequences. The terminal's program leaves out those that the terminal does not have.
@@ -86,7 +86,7 @@ func (m *Model) head() []string {
 	}
 	return []string{
 		fmt.Sprintf("%s%s%s  unifiedd %s, up %v  %d of %d flows run  by %s%s", bold, clean(d.Host), reset, clean(d.Version), (time.Duration(d.Up) * time.Second).String(), run, len(d.Flows), m.sort, state),
-		"region " + finding.Bytes(d.Region.Bytes) + " on " + clean(d.Region.Pages) + ": " + owners(&d.Region),
+		"region " + status.Bytes(d.Region.Bytes) + " on " + clean(d.Region.Pages) + ": " + owners(&d.Region),
 		worst(d.Findings),
 		"",
 	}
@@ -94,17 +94,17 @@ func (m *Model) head() []string {
 
 // owners returns the frames of a region by owner.
 func owners(r *page.Region) string {
-	parts := []string{finding.Grouped(uint64(r.Frames)) + " frames"}
+	parts := []string{status.Grouped(uint64(r.Frames)) + " frames"}
 	for _, o := range r.Owners {
 		if o.Count > 0 {
-			parts = append(parts, clean(o.Name)+" "+finding.Grouped(o.Count))
+			parts = append(parts, clean(o.Name)+" "+status.Grouped(o.Count))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
 // worst returns how many findings there are, and the first, which matters most.
-func worst(all []finding.Finding) string {
+func worst(all []status.Problem) string {
 	if len(all) == 0 {
 		return "no findings"
 	}
@@ -116,8 +116,8 @@ func worst(all []finding.Finding) string {
 }
 
 // colored returns a text in the color of its severity.
-func colored(s finding.Severity, text string) string {
-	if s == finding.Error {
+func colored(s status.Severity, text string) string {
+	if s == status.Error {
 		return red + text + reset
 	}
 	return text
@@ -253,11 +253,7 @@ func (m *Model) details() []string {
 	add := func(what, format string, args ...any) {
 		lines = append(lines, fmt.Sprintf("  %-16s ", what)+clean(fmt.Sprintf(format, args...)))
 	}
-	state := r.State
-	if r.Why != "" {
-		state += ": " + r.Why
-	}
-	add("state", "%s", state)
+	add("state", "%s", r.State)
 	for _, f := range m.now.Findings {
 		if f.Flow == r.Name {
 			f.Flow = ""
@@ -265,16 +261,16 @@ func (m *Model) details() []string {
 		}
 	}
 	add("rate", "%s %s/s, %s", grouped(r.Rate), r.Unit, bits(r.Bits))
-	add("received", "%s %s, %s", finding.Grouped(r.Packets), r.Unit, finding.Bytes(r.Bytes))
+	add("received", "%s %s, %s", status.Grouped(r.Packets), r.Unit, status.Bytes(r.Bytes))
 	add("lost", "%s a second; so far: %s", grouped(r.losing), named(r.Lost))
 	add("copies per byte", "ours %s, the kernel's %s", per(r.Copied, r.Bytes), per(r.Kernel, r.Bytes))
 	if r.Held != nil {
-		add("holds", "%s frames of the region", finding.Grouped(uint64(max(0, *r.Held))))
+		add("holds", "%s frames of the region", status.Grouped(uint64(max(0, *r.Held))))
 	}
 	if r.Disk != nil {
-		add("disk", "%s written, %s %s durable; errors: %s", finding.Bytes(r.Disk.Written), finding.Grouped(r.Disk.Durable), r.Unit, named(r.Disk.Errors))
+		add("disk", "%s written, %s %s durable; errors: %s", status.Bytes(r.Disk.Written), status.Grouped(r.Disk.Durable), r.Unit, named(r.Disk.Errors))
 		if r.Disk.Size > 0 {
-			add("free", "%s of %s, of which %s stay free", finding.Bytes(r.Disk.Free), finding.Bytes(r.Disk.Size), finding.Bytes(r.Disk.Reserve))
+			add("free", "%s of %s, of which %s stay free", status.Bytes(r.Disk.Free), status.Bytes(r.Disk.Size), status.Bytes(r.Disk.Reserve))
 		}
 	}
 	if r.Group != "" {
@@ -282,7 +278,7 @@ func (m *Model) details() []string {
 	}
 	for i := range r.Peers {
 		p := &r.Peers[i]
-		add("peer", "%s: %s; %s acknowledged, %s waiting; lost: %s", p.Name, p.State, finding.Grouped(p.Acknowledged), finding.Grouped(p.Waiting), named(p.Lost))
+		add("peer", "%s: %s; %s acknowledged, %s waiting; lost: %s", p.Name, p.State, status.Grouped(p.Acknowledged), status.Grouped(p.Waiting), named(p.Lost))
 	}
 	if r.Latency != nil {
 		add("latency", "since it began: median %s, 99 %% %s, 99.9 %% %s, at most %s", nanoseconds(r.Latency.P50), nanoseconds(r.Latency.P99), nanoseconds(r.Latency.P999), nanoseconds(r.Latency.Max))
@@ -308,7 +304,7 @@ func histogram(bins []page.Bin) (lines []string) {
 		if b.Count > 0 {
 			length = max(1, int(math.Round(float64(b.Count)/float64(most)*barLength*8)))
 		}
-		lines = append(lines, fmt.Sprintf("  below %s %s %s", padded(nanoseconds(b.Below), 8), strings.Repeat("█", length/8)+eighths[length%8], finding.Grouped(uint64(max(0, b.Count)))))
+		lines = append(lines, fmt.Sprintf("  below %s %s %s", padded(nanoseconds(b.Below), 8), strings.Repeat("█", length/8)+eighths[length%8], status.Grouped(uint64(max(0, b.Count)))))
 	}
 	return lines
 }
@@ -319,7 +315,7 @@ func named(parts []page.Part) string {
 	}
 	texts := make([]string, 0, len(parts))
 	for _, p := range parts {
-		texts = append(texts, p.Name+" "+finding.Grouped(p.Count))
+		texts = append(texts, p.Name+" "+status.Grouped(p.Count))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -336,7 +332,7 @@ func count(n float64) string { return scaled(n, "", "k", "M", "G", "T") }
 func bits(n float64) string {
 	return scaled(n, " bit/s", " kbit/s", " Mbit/s", " Gbit/s", " Tbit/s")
 }
-func grouped(n float64) string { return finding.Grouped(uint64(math.Round(n))) }
+func grouped(n float64) string { return status.Grouped(uint64(math.Round(n))) }
 
 func nanoseconds(n int64) string {
 	if n == 0 {

@@ -1,7 +1,10 @@
 package alerts
 
 import (
+	"strings"
 	"time"
+
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // Severities. Critical: data are lost, or will be. Warning: look at it today. Info: slower than it could be.
@@ -45,16 +48,15 @@ var rules = []rule{
 		"unifiedd status says why. A flow that was stopped by hand is reported, too.", "unifiedd_flow_up", "0x60"),
 	flow("UnifieddFlowWaits", `unifiedd_flow_waiting == 1`, time.Minute, critical, "flow $labels.flow waits for its interface, disk or peer",
 		"unifiedd status says what it waits for: a card that is down, or a disk that is full or does not answer.", "unifiedd_flow_waiting", "1x60"),
-	lost("UnifieddRingFull", "lost_ring_full", "its worker came too late to the ring", "Use a larger from.ring, a shorter sleep, or a CPU for the worker alone."),
+	lost("UnifieddRingFull", "lost_ring_full", "lost_ring_full"),
 	// The kernel counts the same when the rings are too short for the sleep of the worker as when the region has no
 	// frame left. Only in the second case the flow waited for its sink, or held as many frames as it may.
-	lost("UnifieddNoFrames", "lost_no_frames", "there were no empty frames", "The disk or the peers are slower than the traffic, or the region is too small: see unifiedd_stalls_total.").
+	lost("UnifieddNoFrames", "lost_no_frames", "lost_no_frames").
 		with(" and on(job, instance, flow) "+waited, series{on("unifiedd_stalls_total", `flow="f"`), "0+5x60"}),
-	lost("UnifieddRingShort", "lost_no_frames", "its rings ran out of frames while the region had some", "Use a larger from.ring, a shorter sleep, or a CPU for the worker alone.").
-		with(" unless on(job, instance, flow) " + waited),
-	lost("UnifieddCardFull", "lost_missed", "the card had no free descriptor", "Use larger rings of the card (ethtool -G), or fewer packets."),
-	lost("UnifieddWriteFailed", "write_failed", "they could not be written", "The daemon's log names the error of the disk or of the RDMA device."),
-	lost("UnifieddProgramSlow", "slow_program", "the attached program does not take enough", "Make it faster, or raise to.queue."),
+	lost("UnifieddRingShort", "lost_no_frames", "lost_ring_full").with(" unless on(job, instance, flow) " + waited),
+	lost("UnifieddCardFull", "lost_missed", "lost_missed"),
+	lost("UnifieddWriteFailed", "write_failed", "write_failed"),
+	lost("UnifieddProgramSlow", "slow_program", "slow_program"),
 	{
 		name: "UnifieddPacketsLost", severity: warning, since: time.Minute,
 		expr:    `sum by (job, instance, flow, reason) (rate(unifiedd_dropped_packets_total{reason!~"filter_dropped|beyond_count|duplicate|lost_ring_full|lost_no_frames|lost_missed|write_failed|slow_program|not_matched|other_link_type"}[5m])) > 0`,
@@ -237,10 +239,11 @@ func reason(name, expr, severity, summary, remedy, metric, word string) rule {
 	return r
 }
 
-// lost returns an alert about packets that were lost for one reason.
-func lost(name, word, why, remedy string) rule {
+// lost returns an alert about packets that were lost for one reason, with the texts of a reason.
+func lost(name, word, as string) rule {
+	why := status.Reasons[as]
 	return rule{name, `sum by (job, instance, flow, interface) (rate(unifiedd_dropped_packets_total{reason="` + word + `"}[5m])) > 0`, time.Minute, critical,
-		"flow $labels.flow loses packets: " + why, remedy,
+		"flow $labels.flow loses packets: " + why.Cause, strings.ToUpper(why.Remedy[:1]) + why.Remedy[1:] + ".",
 		[]series{{on("unifiedd_dropped_packets_total", `flow="f",interface="eth1",reason="`+word+`"`), "0+5x60"}},
 		map[string]string{"job": "unifiedd", "instance": "a", "flow": "f", "interface": "eth1"}}
 }

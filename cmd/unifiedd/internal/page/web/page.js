@@ -142,7 +142,7 @@ function free(d) {
 }
 
 function rows(f, own) {
-  const all = [...(f.why ? [["why", f.why]] : []), ["received", number(f.packets) + " " + f.unit + ", " + bytes(f.bytes)],
+  const all = [["received", number(f.packets) + " " + f.unit + ", " + bytes(f.bytes)],
     ["lost", named(f.lost)], ["copies per byte", "ours " + per(f.copied_bytes, f.bytes) + ", the kernel's " + per(f.kernel_copied_bytes, f.bytes)]];
   if ("held" in f) all.push(["in flight", number(f.held) + " frames of the region"]);
   if (f.disk) {
