@@ -17,6 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/member"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
@@ -126,8 +127,8 @@ func controlHandler(r *Reloader, p *page.Server) *http.ServeMux {
 	m.HandleFunc("POST /flows/{name}/start", handleFlow(d, start))
 	m.HandleFunc("POST /flows/{name}/stop", handleFlow(d, stop))
 	m.HandleFunc("POST /flows/{name}/restart", handleFlow(d, restart))
-	m.HandleFunc("POST /flows/{name}/group", handleGroup(d))
-	m.HandleFunc("GET /flows/{name}/group", handleMembers(d))
+	m.HandleFunc("POST /flows/{name}/group", handleSeat(d, changeGroup))
+	m.HandleFunc("GET /flows/{name}/group", handleSeat(d, listMembers))
 	m.HandleFunc("POST /orders/{name}/stop", handleOrders(d.StopOrders))
 	m.HandleFunc("POST /orders/{name}/resume", handleOrders(d.ResumeOrders))
 	m.HandleFunc("GET /cluster", handleRegistry(r))
@@ -189,9 +190,8 @@ func handleFlow(d *flows.Daemon, do func(context.Context, *flows.Flow) (string, 
 	}
 }
 
-// handleGroup returns a handler that changes the group of the flow in the path. The query has transfer, or add
-// and remove: names of members. It answers when that is done.
-func handleGroup(d *flows.Daemon) http.HandlerFunc {
+// handleSeat returns a handler that applies do to the seat that the flow in the path has in its group.
+func handleSeat(d *flows.Daemon, do func(http.ResponseWriter, *http.Request, *member.Seat)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := d.Flow(r.PathValue("name"))
 		if err != nil {
@@ -199,40 +199,35 @@ func handleGroup(d *flows.Daemon) http.HandlerFunc {
 			return
 		}
 		seat, err := f.Seat()
-		if err == nil {
-			if to := r.URL.Query().Get("transfer"); to != "" {
-				err = seat.Transfer(r.Context(), to)
-			} else {
-				err = seat.Change(r.Context(), r.URL.Query().Get("add"), r.URL.Query().Get("remove"))
-			}
-		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
+			return
 		}
+		do(w, r, seat)
 	}
 }
 
-// handleMembers returns a handler that answers with the members of the group of the flow in the path, as its leader knows
-// them, in a status.Members.
-func handleMembers(d *flows.Daemon) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		f, err := d.Flow(r.PathValue("name"))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
-		seat, err := f.Seat()
-		if err != nil {
-			answer(w, nil, err)
-			return
-		}
-		all, err := seat.Members(r.Context())
-		m := status.Members{Members: all}
-		if err != nil {
-			m.Error = err.Error()
-		}
-		answer(w, &m, nil)
+// changeGroup changes a group, and answers when that is done. The query has transfer, or add and remove: names of members.
+func changeGroup(w http.ResponseWriter, r *http.Request, seat *member.Seat) {
+	q, err := r.URL.Query(), error(nil)
+	if to := q.Get("transfer"); to != "" {
+		err = seat.Transfer(r.Context(), to)
+	} else {
+		err = seat.Change(r.Context(), q.Get("add"), q.Get("remove"))
 	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+	}
+}
+
+// listMembers answers with the members of a group, as its leader knows them, in a status.Members.
+func listMembers(w http.ResponseWriter, r *http.Request, seat *member.Seat) {
+	all, err := seat.Members(r.Context())
+	m := status.Members{Members: all}
+	if err != nil {
+		m.Error = err.Error()
+	}
+	answer(w, &m, nil)
 }
 
 // handleOrders returns a handler that stops or resumes the orders of the flow in the path.
