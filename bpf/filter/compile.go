@@ -28,6 +28,12 @@ func compile(c cond) program {
 	return shorten(b.finish(entry))
 }
 
+// rejectsAll reports whether no path leads to acceptance. A path may stay that no packet takes: shorten knows only what the
+// same code has answered before.
+func (p program) rejectsAll() bool {
+	return p.entry != accept && !slices.ContainsFunc(p.blocks, func(b block) bool { return b.yes == accept || b.no == accept })
+}
+
 // compiler collects blocks from the last to the first, so that both exits of a block are known when
 // it is created.
 type compiler struct {

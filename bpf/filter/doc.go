@@ -14,8 +14,8 @@
 //
 // Parse refuses some expressions, with a suggestion: "ip broadcast", which needs a netmask; inbound
 // and outbound, which are not in a packet; addresses of DECnet; tests of other link layers; and an
-// expression that no packet satisfies ([ErrRejectsAll]). Of the last kind it refuses all that
-// tcpdump refuses, and more. It accepts an expression with too many paths to check.
+// expression that no packet satisfies ([ErrRejectsAll]). Of the last kind it accepts what only
+// ranges or masks show, such as "ip[8] > 5 and ip[8] < 3", as tcpdump does, and a few that tcpdump refuses.
 //
 // # Meaning
 //

@@ -10,7 +10,7 @@ import (
 // [MaxPrimitives], [MaxDepth], or the reach of a BPF jump.
 var ErrTooLarge = errors.New("filter too large")
 
-// ErrRejectsAll is matched by the errors for expressions that no packet satisfies.
+// ErrRejectsAll is matched by the errors for expressions that no packet satisfies, as far as [Parse] sees it.
 var ErrRejectsAll = errors.New("expression rejects all packets")
 
 // rejectsAllText is tcpdump's text for such an expression, and the usual cause.

@@ -38,7 +38,7 @@ func (m *Matcher) MatchCut(frame []byte, length int) bool {
 			}
 		}
 		at = b.no
-		if m.holds(b.leaf) {
+		if b.holds(m.a, m.x) {
 			at = b.yes
 		}
 	}
@@ -47,18 +47,18 @@ func (m *Matcher) MatchCut(frame []byte, length int) bool {
 }
 
 // holds compares A.
-func (m *Matcher) holds(l *leaf) bool {
+func (l *leaf) holds(a, x uint32) bool {
 	v := l.value
 	if l.withX {
-		v = m.x
+		v = x
 	}
 	switch l.how {
 	case above:
-		return m.a > v
+		return a > v
 	case atLeast:
-		return m.a >= v
+		return a >= v
 	}
-	return m.a == v
+	return a == v
 }
 
 // run runs one instruction; false: the packet is rejected.

@@ -67,7 +67,7 @@ func (l *leaf) keeps() bool {
 // thread shortens the paths through a program and removes the blocks that no path reaches.
 func thread(p program) program {
 	t := &threader{program: p, facts: make([][]fact, len(p.blocks)), reached: make([]bool, len(p.blocks))}
-	t.reach(p.entry, nil)
+	t.entry = t.follow(p.entry, nil)
 	for i := range t.blocks {
 		b := &t.blocks[i]
 		if !t.reached[i] {
@@ -131,9 +131,12 @@ func learn(facts []fact, b *block, answer bool) []fact {
 	return append(facts[:len(facts):len(facts)], fact{b.id, b.how, b.value, answer})
 }
 
-// decide derives the answer of a block from facts.
+// decide derives the answer of a block from facts, or from the block alone if it compares two numbers.
 func decide(facts []fact, b block) (answer, known bool) {
-	if b.id == 0 {
+	switch {
+	case len(b.code) == 1 && b.code[0].op == opNumber && !b.withX:
+		return b.holds(b.code[0].k, 0), true
+	case b.id == 0:
 		return false, false
 	}
 	for _, f := range facts {
