@@ -62,6 +62,7 @@ type node struct {
 	offset int    // of the test
 	moves  moves  // of the test
 	need   need.Need
+	card   func() []Tuple // of the test; nil, or it returns nil: cards cannot express it
 	depth  int
 }
 
@@ -76,6 +77,20 @@ const (
 
 func (n *node) needing(what need.Need) *node {
 	n.need = what
+	return n
+}
+
+// onCard sets the tuple of a test; the zero Tuple: cards cannot express it.
+func (n *node) onCard(t Tuple) *node {
+	if t != (Tuple{}) {
+		n.card = func() []Tuple { return []Tuple{t} }
+	}
+	return n
+}
+
+// onCards sets how the tuples of a test are made.
+func (n *node) onCards(card func() []Tuple) *node {
+	n.card = card
 	return n
 }
 

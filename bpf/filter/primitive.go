@@ -115,6 +115,9 @@ func numbered(expected string, most uint32, moves moves, test func(*generator, i
 		made.text = fmt.Sprintf("%s %d", name.text, n)
 		if moves == overTag {
 			made.need = need.Need{Kind: need.VLAN, Number: uint16(n)}
+			if n < 4095 {
+				made.onCard(Tuple{VLAN: uint16(n)})
+			}
 		}
 		return made, nil
 	}

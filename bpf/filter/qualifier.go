@@ -106,7 +106,7 @@ func (q qualifiers) check() error {
 // alone makes a test of a protocol without a value. t is the token after it.
 func (q qualifiers) alone(t token) (*node, error) {
 	if test := abbreviations[q.proto]; test != nil {
-		return leafNode(q.offset, q.proto, test).needing(wordNeed(q.proto)), nil
+		return leafNode(q.offset, q.proto, test).needing(wordNeed(q.proto)).onCard(oneWord[q.proto]), nil
 	}
 	if why, ok := refused[t.text]; ok {
 		return nil, &Error{offset: t.offset, problem: fmt.Sprintf("%s is not supported: %s", t, why)}

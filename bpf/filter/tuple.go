@@ -2,11 +2,8 @@ package filter
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // Tuple is a rule that cards can compare a packet with: every field that is set must match. A zero
@@ -81,7 +78,10 @@ func (n *node) first() int {
 func (n *node) tuples() (all []Tuple, err error) {
 	switch n.op {
 	case opTest:
-		if all = testTuples(strings.Fields(n.text)); all == nil {
+		if n.card != nil {
+			all = n.card()
+		}
+		if all == nil {
 			return nil, n.noWords()
 		}
 		return all, nil
@@ -174,74 +174,26 @@ var oneWord = map[string]Tuple{
 	"igmp": {Version: 4, Proto: 2}, "ah": {Proto: 51}, "esp": {Proto: 50}, "pim": {Proto: 103}, "vrrp": {Version: 4, Proto: 112},
 }
 
-// testTuples reads a test as Parse prints it; nil if cards cannot express it.
-func testTuples(words []string) []Tuple {
-	if len(words) == 1 {
-		if t, ok := oneWord[words[0]]; ok {
-			return []Tuple{t}
-		}
+// tuples returns the tuples of a test with these qualifiers, of which each end compares with one of the values.
+func (q qualifiers) tuples(ends []atEnds) (all []Tuple) {
+	in := oneWord[q.proto]
+	if in.EtherType != 0 {
 		return nil
 	}
-	if t, ok := numberTuple(words); ok {
-		return []Tuple{t}
-	}
-	var in Tuple
-	ether := words[0] == "ether"
-	if t, ok := oneWord[words[0]]; ok && t.EtherType == 0 {
-		in, words = t, words[1:]
-	} else if ether {
-		words = words[1:]
-	}
-	return directed(in, words, ether)
-}
-
-// numberTuple reads a test of a number.
-func numberTuple(words []string) (t Tuple, ok bool) {
-	n, err := strconv.ParseUint(words[len(words)-1], 0, 16)
-	if err != nil || n == 0 {
-		return t, false
-	}
-	switch what := strings.Join(words[:len(words)-1], " "); {
-	case what == "vlan" && n < 4095:
-		t.VLAN = uint16(n)
-	case what == "ether proto" && n == 0x0800:
-		t.Version = 4
-	case what == "ether proto" && n == 0x86dd:
-		t.Version = 6
-	case what == "ether proto" && n >= 0x600:
-		t.EtherType = uint16(n)
-	case what == "proto" && n < 256:
-		t.Proto = uint8(n)
-	case what == "ip proto" && n < 256:
-		t.Version, t.Proto = 4, uint8(n)
-	case what == "ip6 proto" && n < 256:
-		t.Version, t.Proto = 6, uint8(n)
-	default:
-		return t, false
-	}
-	return t, true
-}
-
-// directed reads a direction, a kind and a value.
-func directed(in Tuple, words []string, ether bool) (all []Tuple) {
-	if len(words) < 3 || len(words) != 3 && len(words) != 5 {
-		return nil
-	}
-	dir, kind, value := strings.Join(words[:len(words)-2], " "), words[len(words)-2], words[len(words)-1]
-	for _, end := range ends(kind, value, ether) {
+	for _, end := range ends {
 		src, fits := in.and(end.src)
 		dst, also := in.and(end.dst)
 		if !fits || !also {
 			continue
 		}
-		switch dir {
-		case "src":
+		switch q.dir {
+		case source:
 			all = append(all, src)
-		case "dst":
+		case destination:
 			all = append(all, dst)
-		case "src or dst":
+		case either:
 			all = append(all, src, dst)
-		case "src and dst":
+		default:
 			if t, ok := src.and(dst); ok {
 				all = append(all, t)
 			}
@@ -253,54 +205,44 @@ func directed(in Tuple, words []string, ether bool) (all []Tuple) {
 // atEnds is a value at either end.
 type atEnds struct{ src, dst Tuple }
 
-func ends(kind, value string, ether bool) (all []atEnds) {
-	switch kind {
-	case "host", "net":
-		if ether {
-			return macEnds(value)
-		}
-		return addressEnds(value)
-	case "port":
-		return portEnds(value, value)
-	case "portrange":
-		low, high, _ := strings.Cut(value, "-")
-		return portEnds(low, high)
-	}
-	return nil
-}
-
-func macEnds(value string) []atEnds {
-	mac, err := net.ParseMAC(value)
-	if err != nil || len(mac) != 6 || [6]byte(mac) == [6]byte{} {
+func macEnds(mac [6]byte) []atEnds {
+	if mac == [6]byte{} {
 		return nil
 	}
-	return []atEnds{{Tuple{SrcMAC: [6]byte(mac)}, Tuple{DstMAC: [6]byte(mac)}}}
+	return []atEnds{{Tuple{SrcMAC: mac}, Tuple{DstMAC: mac}}}
 }
 
-func addressEnds(value string) []atEnds {
-	prefix, err := netip.ParsePrefix(value)
-	if err != nil {
-		address, err := netip.ParseAddr(value)
-		if err != nil {
-			return nil
-		}
-		prefix = netip.PrefixFrom(address, address.BitLen())
-	}
+func addressEnds(prefix netip.Prefix) []atEnds {
 	version := uint8(6)
 	if prefix.Addr().Is4() {
 		version = 4
 	}
-	return []atEnds{{Tuple{Version: version, Src: prefix.Masked()}, Tuple{Version: version, Dst: prefix.Masked()}}}
+	return []atEnds{{Tuple{Version: version, Src: prefix}, Tuple{Version: version, Dst: prefix}}}
 }
 
-func portEnds(low, high string) (all []atEnds) {
-	first, err1 := strconv.ParseUint(low, 10, 16)
-	last, err2 := strconv.ParseUint(high, 10, 16)
-	if err1 != nil || err2 != nil || first == 0 || last < first || last-first >= MaxTuples {
+func portEnds(low, high int) (all []atEnds) {
+	if low == 0 || high-low >= MaxTuples {
 		return nil
 	}
-	for p := first; p <= last; p++ {
+	for p := low; p <= high; p++ {
 		all = append(all, atEnds{Tuple{SrcPort: uint16(p)}, Tuple{DstPort: uint16(p)}})
 	}
 	return all
+}
+
+// protocolTuple returns the tuple of a test of a protocol's number, the zero Tuple if cards have none.
+func (q qualifiers) protocolTuple(n int) (t Tuple) {
+	switch {
+	case n == 0 || q.kind != "proto":
+	case q.proto == "ether" && n == etherIPv4:
+		t.Version = 4
+	case q.proto == "ether" && n == etherIPv6:
+		t.Version = 6
+	case q.proto == "ether" && n >= 0x600:
+		t.EtherType = uint16(n)
+	case q.proto == "" || q.proto == "ip" || q.proto == "ip6":
+		t = oneWord[q.proto]
+		t.Proto = uint8(n)
+	}
+	return t
 }

@@ -118,7 +118,8 @@ func (q qualifiers) mac(t token) (*node, error) {
 	if !ok {
 		return nil, q.wrong(t, "")
 	}
-	return leafNode(t.offset, q.text("host", net.HardwareAddr(mac[:]).String()), func(g *generator) cond { return g.macIs(q.dir, mac) }), nil
+	return leafNode(t.offset, q.text("host", net.HardwareAddr(mac[:]).String()), func(g *generator) cond { return g.macIs(q.dir, mac) }).
+		onCards(func() []Tuple { return q.tuples(macEnds(mac)) }), nil
 }
 
 // parseMAC reads six numbers of up to two digits, all separated by the same sign, or twelve digits,
@@ -172,7 +173,8 @@ func (q qualifiers) address6(t token) (*node, error) {
 	if prefix.Bits() == 128 {
 		printed = q.text("host", prefix.Addr().String())
 	}
-	return leafNode(t.offset, printed, func(g *generator) cond { return g.host6Is(q.dir, address, mask) }).needing(addressNeed(prefix)), nil
+	return leafNode(t.offset, printed, func(g *generator) cond { return g.host6Is(q.dir, address, mask) }).needing(addressNeed(prefix)).
+		onCards(func() []Tuple { return q.tuples(addressEnds(prefix)) }), nil
 }
 
 func strayBits(t token, suggest string) error {
@@ -211,13 +213,13 @@ func (q qualifiers) address4(t token) (*node, error) {
 
 // test4 makes the test of an IPv4 address or network.
 func (q qualifiers) test4(t token, address uint32, bits int) (*node, error) {
-	mask := uint32(math.MaxUint32 << (32 - bits))
+	mask, prefix := uint32(math.MaxUint32<<(32-bits)), prefix4(address, bits)
 	if q.proto == "ip6" {
 		return nil, &Error{offset: t.offset, problem: t.String() + " is not an address of " + q.proto}
 	}
-	return leafNode(t.offset, q.text4(address, bits), func(g *generator) cond {
+	return leafNode(t.offset, q.text4(prefix), func(g *generator) cond {
 		return g.hostIs(g.family(q.proto), q.dir, address, mask)
-	}).needing(addressNeed(prefix4(address, bits))), nil
+	}).needing(addressNeed(prefix)).onCards(func() []Tuple { return q.tuples(addressEnds(prefix)) }), nil
 }
 
 // maskedNet makes the test of an IPv4 address under a mask.
@@ -256,9 +258,8 @@ func prefix4(address uint32, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(b), bits)
 }
 
-func (q qualifiers) text4(address uint32, bits int) string {
-	prefix := prefix4(address, bits)
-	if bits == 32 {
+func (q qualifiers) text4(prefix netip.Prefix) string {
+	if prefix.IsSingleIP() {
 		return q.text("host", prefix.Addr().String())
 	}
 	return q.text("net", prefix.String())
@@ -380,7 +381,7 @@ func (q qualifiers) portNode(t token, proto, low, high int) (*node, error) {
 	}
 	return leafNode(t.offset, printed, func(g *generator) cond {
 		return g.portIs(proto, q.dir, uint32(low), uint32(high))
-	}).needing(portNeed(proto, low, high)), nil
+	}).needing(portNeed(proto, low, high)).onCards(func() []Tuple { return q.tuples(portEnds(low, high)) }), nil
 }
 
 // protocol makes the test of a protocol, within the family in front of proto.
@@ -404,7 +405,8 @@ func (q qualifiers) protocol(t token) (*node, error) {
 	if q.proto == "ether" {
 		format = "%s%s 0x%04x"
 	}
-	made := leafNode(t.offset, fmt.Sprintf(format, proto, q.kind, number), func(g *generator) cond { return q.protocolIs(g, number) })
+	made := leafNode(t.offset, fmt.Sprintf(format, proto, q.kind, number), func(g *generator) cond { return q.protocolIs(g, number) }).
+		onCard(q.protocolTuple(number))
 	switch {
 	case q.proto == "ether":
 		return made.needing(linkNeed(number)), nil
