@@ -10,24 +10,22 @@ type simClient struct {
 	starts       uint64
 	epoch        uint64
 	next         uint64 // sequence to send next, to this leader
+	window       uint64 // so many records at most are not acknowledged: with more, an old leader's log always has all that a new one acknowledges
 	asks         uint64 // number of the question whether it leads; 0: none
 }
 
 // act sends a record, or finds another leader.
 func (c *simClient) act() {
-	n := c.to
-	if n == nil || !c.usable() || c.chance(5) {
-		c.to = nil
-		if n = c.node(); c.chance(50) {
+	if c.to == nil || !c.usable() || c.chance(5) {
+		n := c.node()
+		if c.chance(50) {
 			n = c.oldest(n)
 		}
-		if n.member == nil || n.frozen > 0 || n.commits == nil || !n.commits.Open() {
+		if c.ask(n); c.to == nil {
 			return
 		}
-		c.to, c.starts, c.epoch = n, n.starts, n.member.Epoch()
-		c.asks = n.member.Confirm()
-		n.work()
 	}
+	n := c.to
 	if c.asks > 0 {
 		if !c.usable() || n.sure < c.asks {
 			return
@@ -43,11 +41,24 @@ func (c *simClient) act() {
 			}
 		}
 	}
+	if c.heard(); c.next > c.acknowledged+c.window {
+		return
+	}
 	n.append(record{Place{c.epoch, n.log.End.Position + 1}, c.session, c.next})
 	c.next++
 	n.progressed()
 	n.work()
 	c.heard()
+}
+
+// ask asks a member whether it leads.
+func (c *simClient) ask(n *simNode) {
+	if c.to = nil; n.member == nil || n.frozen > 0 || n.commits == nil || !n.commits.Open() {
+		return
+	}
+	c.to, c.starts, c.epoch = n, n.starts, n.member.Epoch()
+	c.asks = n.member.Confirm()
+	n.work()
 }
 
 // oldest returns the leader of the oldest epoch, which may not have heard of a newer one; without a leader n.

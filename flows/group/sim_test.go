@@ -45,16 +45,16 @@ type sim struct {
 }
 
 // rates are percentages that make runs different: some have many elections, others many changes of
-// members.
-type rates struct{ suspect, fail, freeze, change, strike, exile, client, swift int }
+// members. Absences are longer by up to away acts.
+type rates struct{ suspect, fail, freeze, change, strike, exile, client, swift, away int }
 
 func (s *sim) draw() rates {
 	pick := func(all ...int) int { return all[s.IntN(len(all))] }
 	switch kind := s.IntN(10); {
 	case kind < 3: // new leaders fail soon
 		return rates{suspect: 100, strike: 100, swift: 100}
-	case kind < 5: // leaders go on alone, and clients look for a leader
-		return rates{suspect: 15, fail: pick(0, 5), exile: 40, client: 20}
+	case kind < 5: // leaders go on alone while the others elect a new one, and clients look for a leader
+		return rates{suspect: pick(15, 30), fail: pick(0, 5), freeze: pick(0, 3), exile: 80, client: 20, swift: 100, away: 2000}
 	case kind < 8: // members change again and again
 		return rates{suspect: pick(30, 100), fail: pick(0, 5, 20), freeze: pick(0, 30), change: 100, strike: pick(0, 50, 90)}
 	}
@@ -116,6 +116,7 @@ type simLink struct {
 	records  []record // in flight
 	commits  []uint64 // in flight, to the follower
 	progress []safety // in flight, to the leader
+	told     safety   // the last of them
 	ended    [2]bool  // as from and to know
 }
 
@@ -143,7 +144,7 @@ func newSim(seed uint64, members, witnesses, spares int) *sim {
 		n.start()
 	}
 	for i := range 1 + s.IntN(3) {
-		s.clients = append(s.clients, &simClient{sim: s, session: uint64(i + 1)})
+		s.clients = append(s.clients, &simClient{sim: s, session: uint64(i + 1), window: 1 << s.IntN(3)})
 	}
 	return s
 }
@@ -434,7 +435,8 @@ func (n *simNode) progressed() {
 	if n.commits != nil {
 		n.commit(n.commits.Safe(n.id, n.safe(s)))
 	}
-	if l := n.link; l != nil && l.live(n) {
+	if l := n.link; l != nil && l.live(n) && s != l.told { // a queue of equal ones would keep a leader from ever knowing what is committed
+		l.told = s
 		l.progress = append(l.progress, s)
 	}
 }

@@ -286,7 +286,7 @@ func (s *sim) act() {
 		}
 	case 37:
 		if n.frozen == 0 && s.chance(s.rates.freeze) {
-			n.frozen = 1 + s.IntN(200)
+			n.frozen = 1 + s.IntN(200+s.rates.away)
 			s.say("member %d stops for a while", n.id)
 		}
 	case 38:
@@ -320,9 +320,13 @@ func (s *sim) act() {
 	}
 }
 
-// thaw lets a frozen member handle what has arrived.
+// thaw lets a frozen member handle what has arrived. What a client has sent may come before what members have.
 func (n *simNode) thaw() {
 	n.frozen = 0
+	if c := n.clients[n.IntN(len(n.clients))]; !n.calm && n.quiet == 0 && n.chance(50) {
+		c.ask(n)
+		c.act()
+	}
 	in := n.inbox
 	n.inbox = nil
 	for _, m := range in {
@@ -347,6 +351,9 @@ func (n *simNode) suspect() {
 
 // partition changes which members cannot reach which others.
 func (s *sim) partition() {
+	if s.rates.away > 0 && slices.ContainsFunc(s.nodes, func(n *simNode) bool { return n.exile > 0 }) {
+		return // the others have time to elect a leader, and to commit something
+	}
 	switch s.IntN(8) {
 	case 0, 1:
 		clear(s.blocked)
@@ -357,9 +364,14 @@ func (s *sim) partition() {
 			delete(s.blocked, [2]uint32{n.id, back})
 		}
 	case 2, 7: // a leader that goes on leading alone
-		if n := s.node(); n.commits != nil && n.commits.Open() && s.chance(s.rates.exile) {
-			n.exile = 200 + n.IntN(1500)
-			n.banish(true)
+		for _, n := range s.nodes {
+			if n.commits != nil && n.commits.Open() && n.exile == 0 && s.chance(s.rates.exile) {
+				if s.rates.away > 0 {
+					clear(s.blocked)
+				}
+				n.exile = 200 + n.IntN(1500+2*n.rates.away)
+				n.banish(true)
+			}
 		}
 	case 3: // one way
 		s.blocked[[2]uint32{s.node().id, s.node().id}] = true
