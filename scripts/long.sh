@@ -106,22 +106,34 @@ list() {
 	suites | while IFS='|' read -r name minutes paths what command; do printf '%-13s %7d %s\n' "$name" "$minutes" "$what"; done
 }
 
+# release prints when each suite last passed. It fails if one must run again, and says which.
 release() {
-	local stale=0 line commit
+	local stale=() line commit changed span=0
 	while IFS='|' read -r name minutes paths what command; do
 		line=$(grep "^$name " "$passed") || true
 		read -r _ commit _ <<<"$line"
 		if [[ -z $line ]]; then
-			echo "$name: has not passed"
-			stale=1
-		elif git diff --quiet "$commit" -- $paths; then
-			echo "$line"
+			line="$name: has not passed"
+		elif ! changed=$(git diff --name-only "$commit" -- $paths ":!$passed" 2>/dev/null | wc -l); then
+			line+="; this clone does not have that commit"
+		elif ((changed)); then
+			line+="; files that have changed in its paths: $changed"
 		else
-			echo "$line; its paths have changed since"
-			stale=1
+			echo "$line"
+			continue
 		fi
+		echo "$line"
+		stale+=("$name")
+		span=$((span + minutes))
 	done < <(suites)
-	return $stale
+	((${#stale[@]})) || return 0
+	cat >&2 <<-END
+
+		There is no release of this tree: ${#stale[@]} of $(suites | wc -l) long suites must pass on it first, which takes about $span minutes:
+		  ${stale[*]}
+		Run each with make test-long SUITE=NAME, commit $passed, and run make release again.
+	END
+	return 1
 }
 
 case ${1:-} in
