@@ -3,7 +3,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -283,7 +282,8 @@ func (s *source) archive(all []item) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return b.Bytes(), errors.Join(w.Close())
+	err := w.Close() // it writes the end of the archive
+	return b.Bytes(), err
 }
 
 // withParents adds the directories that entries are in, and sorts.

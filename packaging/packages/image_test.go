@@ -321,6 +321,21 @@ func controlGroup(t *testing.T) *os.File {
 	return f
 }
 
+// TestArchive: tar reads layers and images to their end.
+func TestArchive(t *testing.T) {
+	text, err := new(source).archive([]item{{name: "dir/file", mode: 0o644, text: []byte("text")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "a.tar")
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if list := output(t, "tar", "-t", "-f", name); list != "dir/\ndir/file\n" {
+		t.Errorf("the archive has\n%s", list)
+	}
+}
+
 // TestImageWithRDMA: the libraries that the program opens are in the image.
 func TestImageWithRDMA(t *testing.T) {
 	long(t)
