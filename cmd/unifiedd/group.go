@@ -64,12 +64,9 @@ hears too few others to go on.`,
 			if g.Leader == "" {
 				return errors.Join(printMembers(c.OutOrStdout(), g, false), errors.New("there is no leader now"))
 			}
-			if raw, err = control.GroupMembers(ctx, socket, args[0]); err != nil {
+			now, err := askMembers(ctx, socket, args[0], g)
+			if err != nil {
 				return fmt.Errorf("flow %s: %w", args[0], err)
-			}
-			var now status.Members
-			if err := decode(raw, &now); err != nil {
-				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
 			g.Members = now.Members
 			if err := printMembers(c.OutOrStdout(), g, now.Error == ""); err != nil {
@@ -83,6 +80,23 @@ hears too few others to go on.`,
 	}
 	addSocket(c, &socket)
 	return c
+}
+
+// askMembers returns the members as the leader knows them. A daemon of a release that cannot ask the leader has what its status
+// says.
+func askMembers(ctx context.Context, socket, flow string, g *status.Group) (now status.Members, err error) {
+	raw, err := control.GroupMembers(ctx, socket, flow)
+	if older, is := errors.AsType[*control.UnknownError](err); is {
+		now.Members = g.Members
+		if g.Leader != g.Member {
+			now.Error = older.Error()
+		}
+		return now, nil
+	}
+	if err == nil {
+		err = decode(raw, &now)
+	}
+	return now, err
 }
 
 // printMembers prints a line for each member. known: they are as the leader knows them.

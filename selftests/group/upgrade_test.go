@@ -108,6 +108,9 @@ func (g *group) exchange(who, leader int, epoch uint64, to string, says map[stri
 			g.asksOlder(i, now)
 		}
 	}
+	for asking := range says {
+		g.asked(asking)
+	}
 	gap := time.Duration(0)
 	for _, one := range g.heardGaps()[seen:] {
 		gap = max(gap, one)
@@ -125,5 +128,19 @@ func (g *group) asksOlder(i, leader int) {
 	}
 	if strings.Contains(g.now[leader].Log.String(), "malformed") {
 		g.Errorf("the older leader gets what it does not know:\n%s", g.now[leader].Log)
+	}
+}
+
+// asked asks each member with the program of a build. The answer has all members. If the member cannot tell the rest, it says
+// that this is because of a release.
+func (g *group) asked(program string) {
+	g.Helper()
+	for i := range members {
+		out, err := exec.Command(program, "group", "status", "orders", "--socket", g.now[i].Socket).CombinedOutput()
+		text := string(out)
+		known := err == nil || strings.Contains(text, "which does not know this request") || strings.Contains(text, "it is of an older release")
+		if !known || !strings.HasPrefix(text, "MEMBER") || strings.Count(text, " voter ") != members {
+			g.Errorf("the program of %s says of member %d, which is of %s (%v):\n%s", g.version(program), i+1, g.version(g.builds[i]), err, text)
+		}
 	}
 }

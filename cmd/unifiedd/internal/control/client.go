@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,11 @@ import (
 //
 // [status.Daemon]: https://pkg.go.dev/github.com/unifiedd/unifiedd/flows/status#Daemon
 func Status(ctx context.Context, socket string) ([]byte, error) {
-	return request(ctx, socket, http.MethodGet, "/status", nil)
+	return request(ctx, socket, http.MethodGet, statusPath, nil)
 }
+
+// statusPath is of the request that each release knows.
+const statusPath = "/status"
 
 // StartFlow makes the daemon start a flow, unless it runs. Other flows are not affected. It returns what came of it.
 func StartFlow(ctx context.Context, socket, flow string) (done string, err error) {
@@ -108,7 +112,7 @@ func Events(ctx context.Context, socket string, each func(document []byte) error
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096)) // what of it came
-		return errors.New(strings.TrimSpace(string(text)))
+		return refused(ctx, socket, "/events", answer.StatusCode, strings.TrimSpace(string(text)))
 	}
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, 64<<20)
@@ -156,11 +160,33 @@ func request(ctx context.Context, socket, method, path string, body io.Reader) (
 	if err != nil || answer.StatusCode == http.StatusOK {
 		return raw, err
 	}
-	text := strings.TrimSpace(string(raw))
-	if answer.StatusCode == http.StatusUnprocessableEntity {
-		return nil, ConfigErrors(text)
+	return nil, refused(ctx, socket, path, answer.StatusCode, strings.TrimSpace(string(raw)))
+}
+
+// refused returns the error of a request that the daemon has answered with that status and text.
+func refused(ctx context.Context, socket, path string, code int, text string) error {
+	unknown := code == http.StatusMethodNotAllowed || text == "404 page not found" // http.ServeMux answers so, and no handler
+	switch {
+	case code == http.StatusUnprocessableEntity:
+		return ConfigErrors(text)
+	case !unknown || path == statusPath:
+		return errors.New(text)
 	}
-	return nil, errors.New(text)
+	var s struct{ Version string }
+	if raw, err := Status(ctx, socket); err != nil || json.Unmarshal(raw, &s) != nil || s.Version == "" {
+		return errors.New(text)
+	}
+	return &UnknownError{s.Version}
+}
+
+// UnknownError means that the daemon is of a release that does not know a request.
+type UnknownError struct {
+	Version string // the daemon's
+}
+
+// Error implements error.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("the daemon is of version %s, which does not know this request: use the program of that version, or restart the daemon", e.Version)
 }
 
 // ConfigErrors is the text of the mistakes that the daemon found in a configuration, one on each
