@@ -123,6 +123,9 @@ func TestHugePagePool(t *testing.T) {
 		p := pool{size: umem.Huge2M, node: -1, free: test.free, total: test.total}
 		expect(t, test.what, p.judge(test.n, test.available), test.state, test.text)
 	}
+	p, without := pool{size: umem.Huge2M, node: -1}, errors.New("built without CONFIG_HUGETLBFS")
+	expect(t, "no kernel for them", p.none(unit, without), Warn, "CONFIG_HUGETLBFS: the region is on ordinary pages")
+	expect(t, "no kernel for them, and needed", p.none(strict, without), Fail, "CONFIG_HUGETLBFS")
 }
 
 func TestLockedMemory(t *testing.T) {

@@ -68,7 +68,7 @@ func hugePages(n needs, size umem.PageSize) []Check {
 		var err error
 		if p.free, p.total, err = umem.FreePages(size, node); err != nil {
 			if n.pagesFrom(size, node) > 0 {
-				checks = append(checks, ok(p.name(), "%v", err).as(n.bad()))
+				checks = append(checks, p.none(n, err))
 			}
 			continue
 		}
@@ -92,6 +92,20 @@ func (n needs) pagesFrom(size umem.PageSize, node int) uint64 {
 	return sum
 }
 
+// none is the check of a machine without pages of that size.
+func (p pool) none(n needs, err error) Check {
+	bad, otherwise := n.badPages()
+	return ok(p.name(), "%v%s", err, otherwise).as(bad)
+}
+
+// badPages returns how bad it is that huge pages are missing, and what happens then.
+func (n needs) badPages() (bad State, otherwise string) {
+	if n.Region.Pages == config.PagesAuto {
+		return Warn, ": the region is on ordinary pages then, and every device is slower"
+	}
+	return n.bad(), ""
+}
+
 // judge compares a pool with the number of pages that the daemon takes. available is the machine's
 // memory, in bytes, from which missing pages could be made.
 func (p pool) judge(n needs, available uint64) Check {
@@ -105,10 +119,7 @@ func (p pool) judge(n needs, available uint64) Check {
 		return ok(p.name(), "%s", detail)
 	}
 	missing := need - p.free
-	bad, otherwise := n.bad(), ""
-	if n.Region.Pages == config.PagesAuto {
-		bad, otherwise = Warn, ": the region is on ordinary pages then, and every device is slower"
-	}
+	bad, otherwise := n.badPages()
 	if available > 0 && missing*p.size.Bytes() > available {
 		return ok(p.name(), "%s, and only %d MiB of memory are available to make more%s", detail, available>>20, otherwise).
 			as(bad).with("lower region.size, or free memory and: %s", p.persistent(p.total+missing))
