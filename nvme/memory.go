@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -263,4 +264,92 @@ func (q *Queue) tryOther(o *op, errno unix.Errno) bool {
 	}
 	p.discards = max(p.discards, o.way+1)
 	return true
+}
+
+// ErrSharedOtherwise is matched if the file or device is open with another TargetConfig.Share.
+var ErrSharedOtherwise = errors.New("the disk is shared as something else")
+
+// Locks of shared targets are of the bytes from shareFrom on, which no file has, and which programs for disk images do
+// not lock.
+const (
+	shareFrom = 1 << 62
+	shareMask = 1<<61 - 1
+)
+
+// share takes a read lock of the byte with the target's number, and refuses the target if somebody has one of
+// another byte. The locks belong to the open file. So they last until the target is closed and no queue has it,
+// which is after the last operation, also if the process was killed.
+func (t *Target) share(number uint64) error {
+	if number == 0 {
+		return nil
+	}
+	fd := t.fd
+	if t.node != nil && t.node.claim >= 0 {
+		fd = t.node.claim // locks belong to the file of a device: the node's are not those of the block device
+	}
+	at := shareFrom + int64(number&shareMask)
+	mine := unix.Flock_t{Type: unix.F_RDLCK, Start: at, Len: 1}
+	err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &mine)
+	for _, others := range []unix.Flock_t{{Start: shareFrom, Len: at - shareFrom}, {Start: at + 1, Len: shareFrom + shareMask - at}} {
+		if others.Type = unix.F_WRLCK; err == nil && others.Len > 0 {
+			err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &others)
+		}
+		if err == nil && others.Len > 0 && others.Type != unix.F_UNLCK {
+			return ErrSharedOtherwise
+		}
+	}
+	switch {
+	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
+		return nil // a file system without locks
+	case err != nil:
+		return fmt.Errorf("lock it: %w", err)
+	}
+	return nil
+}
+
+// teardownWait tells when the kernel has torn a ring down. The kernel does so in the background
+// after the descriptor is closed, and writes to the ring's words until then (io_ring_exit_work in
+// io_uring/io_uring.c). teardownWait is a pipe whose writing end is only in the ring's file table,
+// which the kernel empties last.
+type teardownWait struct{ fd int }
+
+// newTeardownWait registers one at a place of the ring's file table.
+func (r *ring) newTeardownWait(place uint32) (teardownWait, error) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return teardownWait{-1}, fmt.Errorf("make a pipe: %w", err)
+	}
+	err := errors.Join(r.setFile(place, int32(ends[1])), unix.Close(ends[1]))
+	if err != nil {
+		return teardownWait{-1}, errors.Join(err, unix.Close(ends[0]))
+	}
+	return teardownWait{ends[0]}, nil
+}
+
+// await waits until the ring is gone, at most for limit, and reports whether it is. It returns
+// false if no pipe is registered.
+func (w *teardownWait) await(limit time.Duration) bool {
+	if w.fd < 0 {
+		return false
+	}
+	fds := []unix.PollFd{{Fd: int32(w.fd)}} // a pipe without writers reports POLLHUP
+	for end := time.Now().Add(limit); ; {
+		left := time.Until(end)
+		n, err := unix.Poll(fds, int(max(left, 0).Milliseconds()))
+		if n > 0 {
+			return fds[0].Revents&unix.POLLHUP != 0
+		}
+		if left <= 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return false
+		}
+	}
+}
+
+func (w *teardownWait) close() error {
+	if w.fd < 0 {
+		return nil
+	}
+	err := unix.Close(w.fd)
+	w.fd = -1
+	return err
 }

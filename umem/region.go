@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
+	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -302,4 +306,124 @@ func (r *Region) Start(f Frame) (start, room uint64) {
 		return r.extentOf(f.Addr), r.extentSize
 	}
 	return f.Addr &^ uint64(r.frameSize-1), uint64(r.frameSize)
+}
+
+// Side has the data of a frame that is not in its bytes. There is one Side per frame, in memory
+// beside the region that no device has registered. An extent uses the Side of its first frame.
+// Only the owner of the frame may read or write it.
+type Side struct {
+	Block  uint64 // byte offset in the target, for block I/O
+	Stamp  uint64 // time of arrival, nanoseconds of Clock
+	Token  uint64 // for the flow, which gets it back with the frame
+	Target uint32 // which file or device of a queue, for block I/O
+	Queue  uint16 // which queue the frame came from
+	Clock  Clock  // the clock of Stamp
+}
+
+// Clock is the source of an arrival time.
+type Clock uint16
+
+const (
+	// SystemClock is the machine's clock: nanoseconds since 1970, UTC.
+	SystemClock Clock = iota
+	// CardClock is the network card's own clock. Its epoch depends on the program that set it.
+	CardClock
+)
+
+// Side returns the entry of the frame or extent that contains f.Addr. The pointer is valid as long
+// as the caller owns the frame.
+func (r *Region) Side(f Frame) *Side { return &r.side[r.record(f.Addr)] }
+
+// PacketHeadroom is the room that the kernel keeps free before every received packet, in front of a
+// shape's own headroom: XDP_PACKET_HEADROOM in include/uapi/linux/bpf.h.
+const PacketHeadroom = 256
+
+// Shape is how packets land in frames. It belongs to one registration with AF_XDP. Several shapes
+// may be registered over the same region.
+type Shape struct {
+	Headroom    uint32 // bytes kept free beyond PacketHeadroom
+	MultiBuffer bool   // packets longer than a frame continue in further frames
+	Unaligned   bool   // sent packets may cross the borders of frames
+}
+
+// Offset returns the offset in its frame where a packet's first byte lands. It has no meaning for a
+// shape that does not pass Check.
+func (s Shape) Offset() uint32 { return PacketHeadroom + s.Headroom }
+
+// Capacity returns how many bytes of a packet one frame of frameSize bytes holds.
+func (s Shape) Capacity(frameSize uint32) uint32 {
+	if frameSize < PacketHeadroom || s.Headroom > frameSize-PacketHeadroom {
+		return 0
+	}
+	return frameSize - s.Offset()
+}
+
+// Check returns an error if the headroom leaves less than an Ethernet frame of the smallest MTU
+// that IPv4 hosts must accept (RFC 791: 576) in frames of this size.
+func (s Shape) Check(frameSize uint32) error {
+	const least = 576 + 14
+	if c := s.Capacity(frameSize); c < least {
+		return fmt.Errorf("shape with headroom %d leaves %d bytes of a %d-byte frame for a packet, fewer than %d: lower the headroom or use larger frames",
+			s.Headroom, c, frameSize, least)
+	}
+	return nil
+}
+
+// registrations are the devices that have the region's memory registered.
+type registrations struct {
+	mu     sync.Mutex
+	live   map[*Registration]string
+	closed bool
+}
+
+// Registration is a device's hold on the region's memory. Take it after the device has accepted the
+// memory, and release it after the device has released the memory.
+type Registration struct{ set *registrations }
+
+// Register records that device has the region's memory registered. The name is for people ("AF_XDP
+// UMEM of eth0"). Any goroutine may call it.
+func (r *Region) Register(device string) *Registration {
+	g := &Registration{set: &r.registered}
+	g.set.mu.Lock()
+	defer g.set.mu.Unlock()
+	if g.set.live == nil {
+		g.set.live = make(map[*Registration]string)
+	}
+	g.set.live[g] = device
+	return g
+}
+
+// Release records that the device has released the memory. A second call does nothing, as does
+// releasing a nil Registration.
+func (g *Registration) Release() {
+	if g == nil {
+		return
+	}
+	g.set.mu.Lock()
+	defer g.set.mu.Unlock()
+	delete(g.set.live, g)
+}
+
+// Registered lists the devices that have the region registered, sorted.
+func (r *Region) Registered() []string {
+	r.registered.mu.Lock()
+	defer r.registered.mu.Unlock()
+	return r.registered.names()
+}
+
+// names returns the devices, sorted. The caller holds the lock.
+func (s *registrations) names() []string {
+	return slices.Sorted(maps.Values(s.live))
+}
+
+// close marks the region as closed unless a device has it registered. already says whether it was
+// closed before.
+func (s *registrations) close() (already bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if names := s.names(); len(names) > 0 {
+		return false, fmt.Errorf("close region: still registered with %s; close those first", strings.Join(names, ", "))
+	}
+	already, s.closed = s.closed, true
+	return already, nil
 }

@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -69,4 +70,100 @@ func (m *Mirror) provideQdisc(index int) (made bool, err error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// slots is the most mirrors in one network namespace.
+const slots = 64
+
+// slot is a number that one mirror of a network namespace owns. The kernel keeps the socket's name
+// per network namespace, and releases it with the process.
+type slot struct {
+	number int
+	fd     int
+}
+
+// takeSlot takes the lowest free number.
+func takeSlot() (*slot, error) {
+	for n := range slots {
+		s, err := claim(n)
+		if s != nil || err != nil {
+			return s, err
+		}
+	}
+	return nil, fmt.Errorf("all %d numbers for mirrors are taken in this network namespace (see: ip link, ss -xa)", slots)
+}
+
+// claim takes a number; nil if it has an owner.
+func claim(number int) (*slot, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a socket: %w", err)
+	}
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@unifiedd/mirror/%d", number)})
+	if err == nil {
+		return &slot{number, fd}, nil
+	}
+	_ = unix.Close(fd)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("take mirror number %d: %w", number, err)
+}
+
+func (s *slot) close() error { return unix.Close(s.fd) }
+
+// Check returns the interface's present name and whether it is up. Errors match ErrGone, or ErrDetached when
+// packets should be copied and are not.
+func (m *Mirror) Check() (name string, up bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return m.name, false, fmt.Errorf("mirror of %s: %w", m.name, net.ErrClosed)
+	}
+	l, err := m.handle.LinkByIndex(m.index)
+	if err != nil {
+		return m.name, false, fmt.Errorf("mirror of %s: %w", m.name, linkError(err))
+	}
+	a := l.Attrs()
+	if err := m.checkAttached(); err != nil {
+		return a.Name, false, fmt.Errorf("mirror of %s: %w", a.Name, err)
+	}
+	return a.Name, a.Flags&net.FlagUp != 0, nil
+}
+
+// checkAttached checks that the programs are where Start put them. m.mu is held.
+func (m *Mirror) checkAttached() error {
+	if m.attached == nil {
+		return nil
+	}
+	if m.filters {
+		return m.checkFilters()
+	}
+	for _, l := range m.links {
+		info, err := l.Info()
+		if err != nil {
+			return fmt.Errorf("ask for the program: %w", err)
+		}
+		if tcx := info.TCX(); tcx != nil && tcx.Ifindex != uint32(m.index) {
+			return errDetached
+		}
+	}
+	return nil
+}
+
+func (m *Mirror) checkFilters() error {
+	ours, _, err := filters(m.handle, m.index)
+	if err != nil {
+		return err
+	}
+	there := 0
+	for _, f := range ours {
+		if f.number == m.slot.number {
+			there++
+		}
+	}
+	if there < len(m.directions) {
+		return errDetached
+	}
+	return nil
 }

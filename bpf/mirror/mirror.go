@@ -194,3 +194,47 @@ func (m *Mirror) Close() error {
 	m.closed = true
 	return errors.Join(err, m.undo.run())
 }
+
+// Direction says which packets of an interface are copied.
+type Direction uint8
+
+// The directions. A packet's is also the queue of the pair on which its copy arrives.
+const (
+	Ingress Direction = iota // packets that arrive
+	Egress                   // packets that the host sends
+	directions
+)
+
+// String returns the word for the direction.
+func (d Direction) String() string {
+	if d == Ingress {
+		return "ingress"
+	}
+	return "egress"
+}
+
+// Errors that callers match with errors.Is.
+var (
+	// ErrGone means that the mirrored interface, or one end of the pair, no longer exists.
+	ErrGone = errors.New("the interface is gone")
+	// errNotEthernet means that packets of an interface have no Ethernet header.
+	errNotEthernet = errors.New("its packets have no Ethernet header")
+	// errDetached means that another process detached the program that copies.
+	errDetached = errors.New("the program that copies was taken off")
+)
+
+// listen makes the interface also receive packets for other hosts. The kernel ends this with the
+// socket, also after a crash.
+func (m *Mirror) listen() error {
+	// With protocol zero the socket itself receives no packet.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open a socket for promiscuous mode: %w", err)
+	}
+	m.undo.add(func() error { return unix.Close(fd) })
+	wanted := &unix.PacketMreq{Ifindex: int32(m.index), Type: unix.PACKET_MR_PROMISC}
+	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, wanted); err != nil {
+		return fmt.Errorf("set promiscuous mode: %w", err)
+	}
+	return nil
+}

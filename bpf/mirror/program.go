@@ -6,7 +6,10 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/genl"
 )
 
 const (
@@ -66,4 +69,64 @@ func newCounters() (*ebpf.Map, error) {
 		return nil, fmt.Errorf("make the map of counters: %w", err)
 	}
 	return m, nil
+}
+
+// Counters count the copies that were lost since Open.
+type Counters struct {
+	// Failed counts packets for whose copy the kernel had no memory or no queue. One of them is a packet as
+	// the host has it, which may be as long as many packets of the MTU.
+	Failed uint64
+	// Full counts copies for which the pair's ring was full, or that were longer than the MTU when the mirror
+	// was opened.
+	Full uint64
+}
+
+// Counters reads the counters. For a closed mirror it returns the last values.
+func (m *Mirror) Counters() (Counters, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return m.counters, nil
+	}
+	err := m.count()
+	return m.counters, err
+}
+
+// count reads the counters that can be read.
+func (m *Mirror) count() error {
+	var words [directions]uint64
+	if err := m.failed.Lookup(uint32(0), &words); err != nil {
+		return fmt.Errorf("read the counters of the mirror of %s: %w", m.name, err)
+	}
+	m.counters.Failed = 0
+	for _, n := range words {
+		m.counters.Failed += n
+	}
+	link, err := m.handle.LinkByIndex(m.pair.near)
+	if err != nil {
+		return fmt.Errorf("mirror of %s: %w", m.name, linkError(err))
+	}
+	if s := link.Attrs().Statistics; s != nil {
+		m.counters.Full = s.TxDropped
+	}
+	return nil
+}
+
+// offloads are left to the kernel for copies. Otherwise the capture would miss their results, and
+// lose a tag that is stored beside the packet. Without checksum offload there is no segmentation
+// offload either (netdev_fix_features, net/core/dev.c), so copies are segmented to the MTU.
+var offloads = []string{"tx-checksum-ip-generic", "tx-checksum-sctp", "tx-vlan-hw-insert", "tx-vlan-stag-hw-insert"}
+
+// offloadsOff makes the kernel do for packets that an interface sends what it would leave to a
+// card.
+func offloadsOff(index int) error {
+	header := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
+	header.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_INDEX, nl.Uint32Attr(uint32(index)))
+	wanted := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_WANTED|unix.NLA_F_NESTED, nil)
+	bits := wanted.AddRtAttr(unix.ETHTOOL_A_BITSET_BITS|unix.NLA_F_NESTED, nil)
+	for _, name := range offloads { // named without a value: off
+		bit := bits.AddRtAttr(unix.ETHTOOL_A_BITSET_BITS_BIT|unix.NLA_F_NESTED, nil)
+		bit.AddRtAttr(unix.ETHTOOL_A_BITSET_BIT_NAME, nl.ZeroTerminated(name))
+	}
+	return genl.Set(unix.ETHTOOL_GENL_NAME, unix.ETHTOOL_MSG_FEATURES_SET, header, wanted)
 }

@@ -1,10 +1,14 @@
 package cm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -154,4 +158,113 @@ func (c *Channel) Close() error {
 	}
 	<-c.done
 	return errors.Join(errs...)
+}
+
+// socketOf returns an address in the kernel's form, and its length. The zero AddrPort has length 0.
+func socketOf(a netip.AddrPort) (s socket, size uint16, err error) {
+	binary.BigEndian.PutUint16(s.port[:], a.Port())
+	addr := a.Addr().Unmap()
+	switch {
+	case !addr.IsValid():
+		return socket{}, 0, nil
+	case addr.Is4():
+		s.family = unix.AF_INET
+		copy(s.rest[:], addr.AsSlice())
+		return s, unix.SizeofSockaddrInet4, nil
+	}
+	s.family = unix.AF_INET6
+	copy(s.rest[4:], addr.AsSlice()) // after the flow label
+	scope, err := zone(addr)
+	binary.NativeEndian.PutUint32(s.rest[20:], scope)
+	return s, unix.SizeofSockaddrInet6, err
+}
+
+// zone returns the index of the interface of a link-local address.
+func zone(a netip.Addr) (uint32, error) {
+	if a.Zone() == "" {
+		return 0, nil
+	}
+	if n, err := strconv.ParseUint(a.Zone(), 10, 32); err == nil {
+		return uint32(n), nil
+	}
+	i, err := net.InterfaceByName(a.Zone())
+	if err != nil {
+		return 0, fmt.Errorf("address %v: there is no interface %s", a, a.Zone())
+	}
+	return uint32(i.Index), nil
+}
+
+// addrPort is the inverse of socketOf. For anything but IPv4 and IPv6 it returns the zero AddrPort.
+func (s *socket) addrPort() netip.AddrPort {
+	port := binary.BigEndian.Uint16(s.port[:])
+	switch s.family {
+	case unix.AF_INET:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s.rest[:4])), port)
+	case unix.AF_INET6:
+		a := netip.AddrFrom16([16]byte(s.rest[4:20]))
+		if scope := binary.NativeEndian.Uint32(s.rest[20:]); scope != 0 && a.IsLinkLocalUnicast() {
+			a = a.WithZone(strconv.FormatUint(uint64(scope), 10))
+		}
+		return netip.AddrPortFrom(a, port)
+	}
+	return netip.AddrPort{}
+}
+
+// EventKind is what happened to an identifier: enum rdma_cm_event_type, with its numbers.
+type EventKind uint32
+
+const (
+	AddressResolved EventKind = iota
+	AddressError
+	RouteResolved
+	RouteError
+	ConnectRequest
+	ConnectResponse
+	ConnectError
+	Unreachable
+	Rejected
+	Established
+	Disconnected
+	DeviceRemoval
+	MulticastJoin
+	MulticastError
+	AddressChange
+	TimewaitExit
+)
+
+var eventNames = [...]string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST", "CONNECT_RESPONSE", "CONNECT_ERROR",
+	"UNREACHABLE", "REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL", "MULTICAST_JOIN", "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT"}
+
+// String returns librdmacm's name.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return "RDMA_CM_EVENT_" + eventNames[k]
+	}
+	return fmt.Sprintf("event %d", uint32(k))
+}
+
+// event is an event of the kernel.
+type event struct {
+	kind   EventKind
+	id     uint32 // the kernel's identifier
+	uid    uint64 // ours; for a request, the listener's
+	status int32  // a negative errno, or why a peer rejects
+	// said holds the values that the peer has announced, from our point of view.
+	said said
+}
+
+// said holds the values that a peer announces for a connection, from our point of view.
+type said struct {
+	private            []byte
+	reads, remoteReads uint8
+}
+
+// eventOf translates an event of the kernel.
+func eventOf(r *reported) event {
+	p := &r.parameters
+	e := event{kind: EventKind(r.event), id: r.id, uid: r.uid, status: r.status}
+	if e.kind == ConnectRequest || e.kind == ConnectResponse || e.kind == Rejected || e.kind == Established {
+		e.said = said{private: append([]byte(nil), p.private[:p.length]...), reads: p.reads, remoteReads: p.remoteReads}
+	}
+	return e
 }
