@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -160,7 +161,7 @@ type fifo struct {
 	head, tail uint32
 }
 
-func newFifo(depth int) fifo { return fifo{items: make([]uint32, pow2(uint32(depth)))} }
+func newFifo(depth int) fifo { return fifo{items: make([]uint32, align.PowerOfTwo(uint32(depth)))} }
 
 func (f *fifo) empty() bool { return f.head == f.tail }
 

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -28,7 +29,7 @@ const ringHeader = 256
 func ringBytes(entries uint32, wide uint8) (sqes, rings uint64) {
 	page := uint64(os.Getpagesize())
 	n := uint64(entries)
-	return roundUp(n*sqeSize<<wide, page), roundUp(ringHeader+2*n*cqeSize<<wide+n*4, page)
+	return align.Up(n*sqeSize<<wide, page), align.Up(ringHeader+2*n*cqeSize<<wide+n*4, page)
 }
 
 // take gets zeroed memory from the region's control area.
@@ -107,7 +108,7 @@ type scratch struct {
 func newScratch(operations, pieces uint64) (*scratch, error) {
 	vecs := operations * pieces * iovecSize
 	ranges := operations * dsmSize
-	size := roundUp(vecs+ranges+waitSize, uint64(os.Getpagesize()))
+	size := align.Up(vecs+ranges+waitSize, uint64(os.Getpagesize()))
 	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes for the pieces of chains: %w", size, err)
@@ -125,8 +126,6 @@ func (s *scratch) release() error {
 	*s = scratch{}
 	return err
 }
-
-func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
 // bufferShift is log2 of 1 GiB, the largest buffer that io_uring registers (io_uring/rsrc.c).
 const bufferShift = 30

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/align"
 )
 
 // Preparation says how a file gets its blocks before it is written.
@@ -51,7 +53,7 @@ func (t *Target) prepare(c TargetConfig) error {
 	from := t.Size()
 	err := t.allocate(c.Size)
 	if c.Prepare == PrepareZero && (err == nil || errors.Is(err, ErrNotSupported)) {
-		err = t.zero(roundUp(from, uint64(t.align.Offset)), c.Size)
+		err = t.zero(align.Up(from, uint64(t.align.Offset)), c.Size)
 	}
 	t.size.Store(max(from, c.Size))
 	return err

@@ -3,12 +3,12 @@ package nvme
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -121,7 +121,7 @@ func explainSetup(err error) error {
 
 // setupRing tries one set of flags.
 func setupRing(plan ringPlan, setup uint32) (*ring, error) {
-	entries := pow2(plan.depth)
+	entries := align.PowerOfTwo(plan.depth)
 	p := ringParams{flags: setup, cqEntries: 2 * entries}
 	r := &ring{fd: -1, gone: teardownWait{-1}}
 	if setup&setupSQE128 != 0 {
@@ -260,6 +260,3 @@ func (r *ring) close(limit time.Duration) (gone bool, err error) {
 	}
 	return gone, err
 }
-
-// pow2 rounds up to a power of two.
-func pow2(n uint32) uint32 { return 1 << bits.Len32(n-1) }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/unifiedd/unifiedd/internal/align"
 )
 
 // layout describes where frames and extents are. All sizes are in bytes. Frames come first, then extents, then
@@ -46,7 +48,7 @@ func newLayout(c Config) (layout, error) {
 	if c.Size == 0 || c.Size > maxSize {
 		return l, fmt.Errorf("region size %d: it must be from one frame to %d bytes", c.Size, uint64(maxSize))
 	}
-	l.size = roundUp(c.Size, c.Pages.Bytes())
+	l.size = align.Up(c.Size, c.Pages.Bytes())
 	taken := l.extentSize * l.extents
 	if taken > l.size-uint64(l.frameSize) {
 		return l, fmt.Errorf("region of %d bytes has no room for frames in addition to %d extents of %d bytes: raise its size", c.Size, l.extents, l.extentSize)
@@ -83,7 +85,7 @@ func (l *layout) placeSlices(c Config) error {
 			if n > maxSize || l.whole+n > maxSize {
 				return fmt.Errorf("slice %q of %d and %d bytes: all of the region is at most %d bytes", s.Name, s.In, s.Out, uint64(maxSize))
 			}
-			p := place{l.whole, roundUp(n, c.partPages().Bytes())}
+			p := place{l.whole, align.Up(n, c.partPages().Bytes())}
 			l.parts = append(l.parts, p)
 			l.whole += p.size
 		}
@@ -144,5 +146,3 @@ func (l *layout) units(addr uint64) int64 {
 	}
 	return 1
 }
-
-func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
@@ -29,7 +30,7 @@ func (c Config) parts(l layout) []part {
 	pages := c.partPages()
 	all := []part{
 		{name: "unifiedd-region", size: l.size, pages: c.Pages, node: c.Node, device: c.Device},
-		{name: "unifiedd-control", size: roundUp(c.Control, Huge2M.Bytes()), pages: pages, node: c.Node},
+		{name: "unifiedd-control", size: align.Up(c.Control, Huge2M.Bytes()), pages: pages, node: c.Node},
 	}
 	at := 0
 	for _, s := range c.Slices {

@@ -14,13 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // openHuge opens a region on 2 MiB pages that it reserves for the test.
 func openHuge(t *testing.T, c Config) *Region {
 	t.Helper()
-	testenv.HugePages(t, c.Size+roundUp(c.Control, hugePage))
+	testenv.HugePages(t, c.Size+align.Up(c.Control, hugePage))
 	return open(t, c)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/internal/cgroup"
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
@@ -86,9 +87,9 @@ func (c Config) Needs() []Need {
 	if c.Node != nil {
 		node = *c.Node
 	}
-	size, control := roundUp(c.Size, c.Pages.Bytes()), roundUp(c.Control, Huge2M.Bytes())
+	size, control := align.Up(c.Size, c.Pages.Bytes()), align.Up(c.Control, Huge2M.Bytes())
 	for _, s := range c.Slices {
-		control += roundUp(s.In, Huge2M.Bytes())
+		control += align.Up(s.In, Huge2M.Bytes())
 	}
 	if c.Device != "" {
 		size = 0

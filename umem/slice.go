@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/align"
 )
 
 // SliceConfig is the memory of one program that may attach to the daemon.
@@ -138,7 +140,7 @@ func (r *Region) TakeControl(size uint64) (*ControlPiece, error) {
 func inOnePage(off, size uint64) uint64 {
 	page := Huge2M.Bytes()
 	if size <= page && off/page != (off+size-1)/page {
-		return roundUp(off, page)
+		return align.Up(off, page)
 	}
 	return off
 }

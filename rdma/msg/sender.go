@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -185,15 +186,8 @@ type frameQueue struct {
 }
 
 // newFrameQueue makes a ring with room for n frames.
-func newFrameQueue(n int) frameQueue { return frameQueue{items: make([]umem.Frame, pow2(n))} }
-
-// pow2 returns the smallest power of two that is at least n.
-func pow2(n int) int {
-	size := 1
-	for size < n {
-		size *= 2
-	}
-	return size
+func newFrameQueue(n int) frameQueue {
+	return frameQueue{items: make([]umem.Frame, align.PowerOfTwo(n))}
 }
 
 func (q *frameQueue) len() int { return int(q.tail - q.head) }
@@ -224,7 +218,7 @@ type numbers struct {
 }
 
 func (t *numbers) set(senders []*sender) {
-	size := pow2(2*len(senders) + 1)
+	size := align.PowerOfTwo(2*len(senders) + 1)
 	t.keys, t.vals = make([]uint32, size), make([]int, size)
 	for n, s := range senders {
 		if s != nil {

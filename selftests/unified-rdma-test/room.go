@@ -5,6 +5,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/rdma/roce/cm"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -49,7 +50,7 @@ func (j *job) area() uint64 {
 
 // openRegion opens a region of that size. One thread takes frames from it.
 func (s *session) openRegion(m room) (err error) {
-	c := umem.Config{ExtentSize: max(pow2(m.size), 4096), Extents: uint64(m.extents), Control: m.control}
+	c := umem.Config{ExtentSize: max(align.PowerOfTwo(m.size), 4096), Extents: uint64(m.extents), Control: m.control}
 	frames, err := s.deviceFrames()
 	if err != nil {
 		return err
@@ -78,12 +79,4 @@ func (s *session) deviceFrames() (uint64, error) {
 	}
 	all := s.softConfig().Frames(max(1, link.Attrs().NumRxQueues)) // the largest possible number
 	return uint64(all) + uint64(cm.Frames(frameSize)), nil
-}
-
-func pow2(n uint64) uint64 {
-	p := uint64(1)
-	for p < n {
-		p *= 2
-	}
-	return p
 }

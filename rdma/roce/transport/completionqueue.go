@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma"
 )
@@ -44,7 +45,7 @@ func NewCompletionQueue(depth int) (*CompletionQueue, error) {
 	if depth < 1 || depth > MaxCompletions {
 		return nil, fmt.Errorf("make a completion queue for %d: it can have 1 to %d", depth, MaxCompletions)
 	}
-	n := roundUp(depth)
+	n := align.PowerOfTwo(depth)
 	return &CompletionQueue{ring: make([]rdma.WorkCompletion, n), mask: uint32(n - 1), depth: uint32(n)}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"sync/atomic"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -98,7 +99,7 @@ func New(c Config) (*Engine, error) {
 	if err := c.Rate.setDefaults(); err != nil {
 		return nil, err
 	}
-	places := roundUp(c.QueuePairs + firstPlace)
+	places := align.PowerOfTwo(c.QueuePairs + firstPlace)
 	e := &Engine{config: c, region: c.Region, data: c.Region.Data(), keys: c.Keys, handles: newHandles(c.Handles), slots: make([]slot, places),
 		bells: make([]atomic.Uint64, (places+63)/64), groups: map[rdma.GID][]*QueuePair{}}
 	for i := firstPlace + c.QueuePairs - 1; i >= firstPlace; i-- {

@@ -3,6 +3,7 @@ package transport
 import (
 	"sync/atomic"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -26,7 +27,7 @@ type loans struct {
 }
 
 func newLoans(limit int) *loans {
-	n := roundUp(limit)
+	n := align.PowerOfTwo(limit)
 	return &loans{out: make([]umem.Frame, n), back: make([]umem.Frame, n), mask: uint32(n - 1), limit: uint32(limit)}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
@@ -31,7 +32,7 @@ type ReceiveQueue struct {
 }
 
 func newReceiveQueue(depth, sges int) *ReceiveQueue {
-	n := roundUp(depth)
+	n := align.PowerOfTwo(depth)
 	return &ReceiveQueue{requests: make([]rdma.ReceiveRequest, n), sges: make([]rdma.SGE, n*sges), mask: uint32(n - 1), perSlot: uint32(sges)}
 }
 

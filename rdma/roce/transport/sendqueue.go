@@ -2,11 +2,11 @@ package transport
 
 import (
 	"fmt"
-	"math/bits"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/align"
 	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
@@ -57,13 +57,10 @@ const (
 
 // newSendQueue makes a queue for at least depth requests.
 func newSendQueue(depth, sges, inline int) *sendQueue {
-	n := roundUp(depth)
+	n := align.PowerOfTwo(depth)
 	return &sendQueue{requests: make([]rdma.SendRequest, n), sges: make([]rdma.SGE, n*sges), inline: make([]byte, n*inline), works: make([]work, n),
 		mask: uint32(n - 1), perSlot: uint32(sges), perBytes: uint32(inline)}
 }
-
-// roundUp returns the smallest power of two that is at least n and at least 1.
-func roundUp(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
 func (s *sendQueue) depth() int { return int(s.mask) + 1 }
 
