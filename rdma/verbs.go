@@ -1,7 +1,6 @@
 package rdma
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -261,17 +260,6 @@ func (g GID) Is4() bool { return g.Addr().Is4() }
 func (g GID) IsLinkLocal() bool { return g.Addr().IsLinkLocalUnicast() }
 
 func (g GID) String() string { return g.Addr().String() }
-
-// ParseGID reads an IP address, or 32 hexadecimal digits.
-func ParseGID(s string) (g GID, err error) {
-	if a, err := netip.ParseAddr(s); err == nil {
-		return GIDOf(a), nil
-	}
-	if b, err := hex.DecodeString(s); err == nil && len(b) == len(g) {
-		return GID(b), nil
-	}
-	return g, fmt.Errorf("GID %q: it must be an IP address or 32 hexadecimal digits", s)
-}
 
 // GIDType is the format of packets with a GID: enum ibv_gid_type.
 type GIDType uint32

@@ -77,17 +77,6 @@ func TestChooseGID(t *testing.T) {
 	}
 }
 
-func TestGIDText(t *testing.T) {
-	for text, want := range map[string]string{"10.0.0.1": "10.0.0.1", "00000000000000000000ffff0a000001": "10.0.0.1", "fe80::1": "fe80::1"} {
-		if g, err := ParseGID(text); err != nil || g.String() != want {
-			t.Errorf("%s: %v, %v", text, g, err)
-		}
-	}
-	if _, err := ParseGID("10.0.0"); err == nil {
-		t.Error("10.0.0 is no GID")
-	}
-}
-
 func TestMTU(t *testing.T) {
 	for mtu, want := range map[int]MTU{1500: MTU1024, 2200: MTU2048, 4200: MTU4096, 9000: MTU4096, 300: 0} {
 		if got := FitsInterface(mtu); got != want {

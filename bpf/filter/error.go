@@ -28,9 +28,6 @@ type Error struct {
 // Offset is the byte in the expression at which the mistake was found.
 func (e *Error) Offset() int { return e.offset }
 
-// Suggestion is a likely replacement for the text at Offset, or "".
-func (e *Error) Suggestion() string { return e.suggest }
-
 // Unwrap returns [ErrTooLarge] or [ErrRejectsAll] if that is the reason, else nil.
 func (e *Error) Unwrap() error { return e.cause }
 

@@ -149,9 +149,9 @@ func TestErrorsPointAndSuggest(t *testing.T) {
 			t.Errorf("Parse(%q) = %v, want an *Error", c.text, err)
 			continue
 		}
-		if e.Offset() != c.offset || e.Suggestion() != c.suggest || !strings.Contains(e.Error(), c.says) {
+		if e.Offset() != c.offset || e.suggest != c.suggest || !strings.Contains(e.Error(), c.says) {
 			t.Errorf("Parse(%q): offset %d, suggestion %q: %v\nwant offset %d, suggestion %q, %q",
-				c.text, e.Offset(), e.Suggestion(), e, c.offset, c.suggest, c.says)
+				c.text, e.Offset(), e.suggest, e, c.offset, c.suggest, c.says)
 		}
 	}
 }

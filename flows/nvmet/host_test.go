@@ -181,6 +181,12 @@ func (q *hostQueue) post(r rdma.SendRequest, at, n uint64) error {
 	return err
 }
 
+// completionOf decodes what fabrics.Completion.Put writes.
+func completionOf(b []byte) fabrics.Completion {
+	le := binary.LittleEndian
+	return fabrics.Completion{Result: le.Uint64(b), SQHead: le.Uint16(b[8:]), ID: le.Uint16(b[12:]), Status: fabrics.Status(le.Uint16(b[14:]) >> 1)}
+}
+
 // poll processes completions of receives and sends.
 func (q *hostQueue) poll() {
 	n, err := q.cq.Poll(q.completed[:])
@@ -194,8 +200,8 @@ func (q *hostQueue) poll() {
 		case c.Status != rdma.Success:
 			q.broken = errors.Join(errGone, c.Err())
 		case c.Kind == rdma.Received:
-			if said, ok := fabrics.CompletionOf(q.bytes(q.responses+slot*responseRoom, uint64(c.Length))); ok {
-				q.heard = append(q.heard, said)
+			if b := q.bytes(q.responses+slot*responseRoom, uint64(c.Length)); len(b) >= fabrics.CompletionLen {
+				q.heard = append(q.heard, completionOf(b))
 			}
 			if !q.deaf {
 				q.receive(slot)

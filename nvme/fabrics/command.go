@@ -68,14 +68,6 @@ func (c *Completion) Put(b []byte) {
 	le.PutUint16(b[14:], uint16(c.Status)<<1)
 }
 
-// CompletionOf decodes what Put writes.
-func CompletionOf(b []byte) (c Completion, ok bool) {
-	if len(b) < CompletionLen {
-		return c, false
-	}
-	return Completion{Result: le.Uint64(b), SQHead: le.Uint16(b[8:]), ID: le.Uint16(b[12:]), Status: Status(le.Uint16(b[14:]) >> 1)}, true
-}
-
 // Opcodes of admin commands, of commands to namespaces, and of both.
 const (
 	OpGetLogPage  = 0x02

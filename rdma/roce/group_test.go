@@ -2,6 +2,7 @@ package roce
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -20,8 +21,7 @@ func TestGroups(t *testing.T) {
 			g := newRig(t, c.rigOptions)
 			a, b := g.connected(config(rdma.UD), 0)
 			_, other := g.connected(config(rdma.UD), 0)
-			group, err := rdma.ParseGID(c.group)
-			g.must(err)
+			group := rdma.GIDOf(netip.MustParseAddr(c.group))
 			for _, e := range []*end{b, other} {
 				g.must(e.qp.(rdma.Member).Attach(group))
 				g.must(e.qp.(rdma.Member).Attach(group))

@@ -13,7 +13,7 @@ import (
 
 // sample returns a message of a kind with a value in each of its fields.
 func sample(k Kind, r *rand.Rand) Message {
-	private := make([]byte, k.MostPrivate())
+	private := make([]byte, Size-headerBytes-privates[k.Index()])
 	for i := range private {
 		private[i] = byte(r.Uint32())
 	}

@@ -143,12 +143,8 @@ func (k Kind) String() string {
 }
 
 // privates has the offset of private data in the message of each kind. Private data extends to the
-// end.
+// end, padded with zeros.
 var privates = [Kinds]int{140, 10, 84, 36, 8, 12, 8, 16, 96}
-
-// MostPrivate returns how many bytes of private data a message of the kind has. They are always
-// present, padded with zeros.
-func (k Kind) MostPrivate() int { return Size - headerBytes - privates[k.Index()] }
 
 // Malformed is the reason why a MAD is invalid.
 type Malformed uint8

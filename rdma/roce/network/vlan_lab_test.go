@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
@@ -125,8 +125,7 @@ func kernelGIDs(t *testing.T, device string) (all []string) {
 		if err := errors.Join(err1, err2); err != nil {
 			continue // it was removed just now
 		}
-		g, err := rdma.ParseGID(strings.TrimSpace(string(text)))
-		testenv.Must(t, err)
+		g := netip.MustParseAddr(strings.TrimSpace(string(text))).Unmap()
 		all = append(all, fmt.Sprintf("%v %s %s", g, strings.TrimSpace(string(on)), strings.TrimSpace(string(kind))))
 	}
 	slices.Sort(all)

@@ -74,10 +74,10 @@ func (d *decoded) networkRow(row map[string]string) {
 
 func (d *decoded) extensionRow(row map[string]string) {
 	o := d.Opcode
-	if o.HasDETH() {
+	if table[o].has(deth) {
 		row["infiniband.deth.q_key"], row["infiniband.deth.srcqp"] = fmt.Sprintf("0x%016x", d.QKey), fmt.Sprintf("0x%08x", d.SourceQPN)
 	}
-	if o.HasRETH() || o.HasAtomicETH() {
+	if o.HasRETH() || table[o].has(atomicETH) {
 		row["infiniband.reth.va"], row["infiniband.reth.r_key"] = fmt.Sprintf("0x%016x", d.VA), fmt.Sprintf("0x%08x", d.RKey)
 	}
 	if o.HasRETH() {
@@ -86,10 +86,10 @@ func (d *decoded) extensionRow(row map[string]string) {
 	if o.HasAETH() {
 		row["infiniband.aeth.syndrome"], row["infiniband.aeth.msn"] = fmt.Sprint(uint8(d.Syndrome)), fmt.Sprint(d.MSN)
 	}
-	if o.HasAtomicETH() {
+	if table[o].has(atomicETH) {
 		row["infiniband.atomiceth.swapdt"], row["infiniband.atomiceth.cmpdt"] = fmt.Sprint(d.SwapAdd), fmt.Sprint(d.Compare)
 	}
-	if o.HasAtomicAck() {
+	if table[o].has(atomicAck) {
 		row["infiniband.atomicacketh.origremdt"] = fmt.Sprint(d.Original)
 	}
 	if o.HasImmediate() {
@@ -174,7 +174,7 @@ func TestCapture(t *testing.T) {
 				t.Errorf("packet %d to the connection manager: %v, Q_Key %x from %d, %d bytes", i+1, d.Opcode, d.QKey, d.SourceQPN, d.payload)
 			}
 		}
-		if d.Opcode.IsFirst() {
+		if d.Opcode.Starts() && !d.Opcode.Ends() {
 			mtu[d.DestQPN] = d.payload
 		}
 	}
@@ -185,7 +185,7 @@ func TestCapture(t *testing.T) {
 		if m := CheckPayload(d.Opcode, d.payload, max(mtu[d.DestQPN], 1024)); m != WellFormed {
 			t.Errorf("packet %d: %v of %d bytes: %v", i+1, d.Opcode, d.payload, m)
 		}
-		if d.Opcode.HasDETH() && d.SourceQPN > 1 && d.SourcePort != softSourcePort(d.SourceQPN) {
+		if table[d.Opcode].has(deth) && d.SourceQPN > 1 && d.SourcePort != softSourcePort(d.SourceQPN) {
 			t.Errorf("packet %d: source port %d, want %d", i+1, d.SourcePort, softSourcePort(d.SourceQPN))
 		}
 		if d.Source.Addr().String() != "10.77.0.1" && d.Source != rdma.GIDOf(all[0].Source.Addr()) {

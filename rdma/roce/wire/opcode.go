@@ -90,17 +90,8 @@ func (o Opcode) Starts() bool { return table[o].has(starts) }
 // Ends reports whether the packet is the last or only one of its message.
 func (o Opcode) Ends() bool { return table[o].has(ends) }
 
-// IsFirst reports whether more packets of the message follow and none came before.
-func (o Opcode) IsFirst() bool { return table[o].parts&(starts|ends) == starts }
-
-// IsMiddle reports whether packets of the message came before and more follow.
-func (o Opcode) IsMiddle() bool { return o.Known() && table[o].parts&(starts|ends) == 0 }
-
 // IsLast reports whether packets of the message came before and none follows.
 func (o Opcode) IsLast() bool { return table[o].parts&(starts|ends) == ends }
-
-// IsOnly reports whether the packet is its whole message.
-func (o Opcode) IsOnly() bool { return table[o].has(starts | ends) }
 
 // IsResponse reports whether the packet goes from responder to requester: acknowledgements and the data
 // of READs and atomics.
@@ -115,21 +106,11 @@ func (o Opcode) HasRETH() bool { return table[o].has(reth) }
 // HasAETH reports whether an ACK extended transport header follows: Syndrome, MSN.
 func (o Opcode) HasAETH() bool { return table[o].has(aeth) }
 
-// HasAtomicETH reports whether an atomic extended transport header follows: VA, RKey,
-// SwapAdd, Compare.
-func (o Opcode) HasAtomicETH() bool { return table[o].has(atomicETH) }
-
-// HasAtomicAck reports whether the original value of an atomic follows.
-func (o Opcode) HasAtomicAck() bool { return table[o].has(atomicAck) }
-
 // HasImmediate reports whether four bytes of immediate data follow.
 func (o Opcode) HasImmediate() bool { return table[o].has(immediate) }
 
 // HasInvalidate reports whether the rkey that the peer shall invalidate follows.
 func (o Opcode) HasInvalidate() bool { return table[o].has(invalidate) }
-
-// HasDETH reports whether a datagram extended transport header follows: QKey, SourceQPN.
-func (o Opcode) HasDETH() bool { return table[o].has(deth) }
 
 // parts are the properties of an opcode, a bit each.
 type parts uint16

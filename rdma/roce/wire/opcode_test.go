@@ -33,7 +33,7 @@ func properties(o Opcode) string {
 		letter byte
 	}{
 		{o.Starts(), 'S'}, {o.Ends(), 'E'}, {o.CarriesPayload(), 'P'}, {o.IsResponse(), 'R'}, {o.HasRETH(), 'r'}, {o.HasAETH(), 'a'},
-		{o.HasAtomicETH(), 'A'}, {o.HasAtomicAck(), 'o'}, {o.HasDETH(), 'd'}, {o.HasImmediate(), 'i'}, {o.HasInvalidate(), 'v'},
+		{table[o].has(atomicETH), 'A'}, {table[o].has(atomicAck), 'o'}, {table[o].has(deth), 'd'}, {o.HasImmediate(), 'i'}, {o.HasInvalidate(), 'v'},
 	} {
 		if p.has {
 			b.WriteByte(p.letter)
@@ -48,8 +48,8 @@ func checkOpcode(t *testing.T, o Opcode, transport rdma.Transport, name string, 
 		t.Errorf("0x%02x: %v of %v, %d bytes, %q; want %s of %v, %d, %q", uint8(o), o, o.Transport(), o.HeaderBytes(), properties(o),
 			name, transport, bytes, want)
 	}
-	if n := btoi(o.IsFirst()) + btoi(o.IsMiddle()) + btoi(o.IsLast()) + btoi(o.IsOnly()); n != 1 {
-		t.Errorf("%v is %d of first, middle, last, only", o, n)
+	if o.IsLast() != (o.Ends() && !o.Starts()) {
+		t.Errorf("%v is the last of several: %v", o, o.IsLast())
 	}
 }
 
@@ -78,7 +78,7 @@ func TestOpcodes(t *testing.T) {
 		}
 	}
 	for i := range 256 {
-		if o := Opcode(i); o.Known() != known[o] || !known[o] && (o.HeaderBytes() != 0 || properties(o) != "" || o.Kind() != NoKind || o.IsMiddle()) {
+		if o := Opcode(i); o.Known() != known[o] || !known[o] && (o.HeaderBytes() != 0 || properties(o) != "" || o.Kind() != NoKind) {
 			t.Errorf("%v: known %v, want %v; %d bytes, %q", o, o.Known(), known[o], o.HeaderBytes(), properties(o))
 		}
 	}

@@ -84,22 +84,22 @@ func TestEveryOpcode(t *testing.T) {
 // present clears the fields that the opcode does not have.
 func present(h *Header) *Header {
 	o, w := h.Opcode, *h
-	if !o.HasDETH() {
+	if !table[o].has(deth) {
 		w.QKey, w.SourceQPN, w.Reserved.DETH = 0, 0, 0
 	}
 	if !o.HasRETH() {
 		w.DMALength = 0
 	}
-	if !o.HasRETH() && !o.HasAtomicETH() {
+	if !o.HasRETH() && !table[o].has(atomicETH) {
 		w.VA, w.RKey = 0, 0
 	}
-	if !o.HasAtomicETH() {
+	if !table[o].has(atomicETH) {
 		w.SwapAdd, w.Compare = 0, 0
 	}
 	if !o.HasAETH() {
 		w.Syndrome, w.MSN = 0, 0
 	}
-	if !o.HasAtomicAck() {
+	if !table[o].has(atomicAck) {
 		w.Original = 0
 	}
 	if !o.HasImmediate() {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -39,13 +40,7 @@ var (
 			{Name: "mlx5_1"}}}
 )
 
-func mustGID(text string) rdma.GID {
-	g, err := rdma.ParseGID(text)
-	if err != nil {
-		panic(err)
-	}
-	return g
-}
+func mustGID(text string) rdma.GID { return rdma.GIDOf(netip.MustParseAddr(text)) }
 
 const rdmaTable = `bare
   ok    libibverbs        RDMA over libibverbs: not supported here: libibverbs.so.1: cannot open shared object file: No such file or directory
