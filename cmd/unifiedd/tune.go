@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,8 @@ type tuneFlags struct {
 	size, filter, pages string
 	output              string
 	only                []string
-	force, asJSON       bool
+	force, anyway       bool
+	asJSON              bool
 	apply, guard        bool
 }
 
@@ -40,7 +42,8 @@ func newTune() *cobra.Command {
 For a file or a block device packets are generated and written, with the settings of a flow
 to storage; the files are removed again, and a device is written over, which takes --force.
 For an interface packets are received and discarded, which takes them from the host, with the
-settings of a flow from an interface: there must be traffic meanwhile.
+settings of a flow from an interface: there must be traffic meanwhile. An interface that the
+host or your session depends on takes --anyway.
 
 Each setting is measured with another value and without it, in turn, several times. A value
 is proposed only if a bound of 95 % says that it is better; otherwise the default stays. At
@@ -84,6 +87,7 @@ down for a moment with each change.`,
 	s.Var((*settingNames)(&f.only), "only", "try only these `SETTINGS`, with commas, such as worker.cpu or 'ethtool -G'")
 	s.StringVarP(&f.output, "output", "o", "", "write the proposed configuration to this `FILE`, which must not exist")
 	s.BoolVar(&f.force, "force", false, "write over the device")
+	s.BoolVar(&f.anyway, "anyway", false, "take packets also of the loopback interface, and of those with the default route or your SSH session")
 	s.BoolVar(&f.apply, "apply", false, "try settings of the interface's card, too, and leave those that help")
 	s.BoolVar(&f.guard, "guard", false, "undo what another process has changed of the card when it ends")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -131,6 +135,10 @@ func (f *tuneFlags) subject(name string) (s tune.Subject, err error) {
 		return s, errors.New("--filter is for packets of an interface")
 	case kind != tune.Interface && f.apply:
 		return s, fmt.Errorf("--apply changes the card of an interface, and %s is none: for a file or a disk all that is tried is in the configuration", name)
+	case kind == tune.Interface && !f.anyway:
+		if why, err := dependsOn(name); err != nil || why != "" {
+			return s, cmp.Or(err, fmt.Errorf("tune takes packets away from the host, and %s %s (--anyway does that)", name, why))
+		}
 	}
 	return s, nil
 }

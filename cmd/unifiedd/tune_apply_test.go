@@ -153,7 +153,8 @@ func endApplying(t *testing.T, e *testenv.End, signal os.Signal, span string, on
 	}
 }
 
-// TestTuneApplyRefused: --apply needs an interface, and the right to change it.
+// TestTuneApplyRefused: --apply needs an interface, and the right to change it. Packets of one that the host depends on are not
+// taken.
 func TestTuneApplyRefused(t *testing.T) {
 	testenv.Root(t)
 	if said, status := runSays("tune", "--apply", t.TempDir()+"/feed"); status != exitFailed || !strings.Contains(said, "--apply changes the card of an interface") {
@@ -162,7 +163,16 @@ func TestTuneApplyRefused(t *testing.T) {
 	if said, status := runSays("tune", "--apply", "no-such-card"); status != exitFailed || !strings.Contains(said, "no such interface") {
 		t.Errorf("of no interface: status %d, %s", status, said)
 	}
+	if said, status := runSays("tune", "lo"); status != exitFailed || !strings.Contains(said, "--anyway") {
+		t.Errorf("of lo: status %d, %s", status, said)
+	}
 	p := twoQueues(t)
+	p.B.Run(t, "ip", "address", "add", "10.99.0.2/24", "dev", p.B.Ifname)
+	p.B.Run(t, "ip", "route", "add", "default", "via", "10.99.0.1")
+	if out, err := p.B.Command(program(t), "tune", p.B.Ifname, "--filter", "tcp").CombinedOutput(); err == nil || !strings.Contains(string(out), "carries the default route") {
+		t.Errorf("of the default route: %v, %s", err, out)
+	}
+	p.B.Run(t, "ip", "route", "del", "default")
 	out, err := p.B.Command("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin", program(t), "tune", "--apply", p.B.Ifname).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "CAP_NET_ADMIN") {
 		t.Errorf("without rights: %v, %s", err, out)
