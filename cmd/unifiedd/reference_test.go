@@ -2,12 +2,16 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/unifiedd/unifiedd/internal/golden"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestCommandLinePage: docs/reference/command-line.md has the help of each command. With -update it is written.
@@ -20,6 +24,38 @@ func TestCommandLinePage(t *testing.T) {
 		writeHelp(&b, c)
 	}
 	golden.Compare(t, "../../docs/reference/command-line.md", b.String())
+}
+
+// inline matches commands of ours in the text of a page, and those in its blocks.
+var inline = regexp.MustCompile("(?m)[`$] ?(unifiedd (?:[a-z]|-)[^`#&|\\\\\n]*)")
+
+// TestCommandsInPages: each command of ours that a page names exists, with its flags.
+func TestCommandsInPages(t *testing.T) {
+	names, err := filepath.Glob("../../docs/*/*.md")
+	testenv.Must(t, err)
+	n := 0
+	for _, name := range append(names, "../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md") {
+		text, err := os.ReadFile(name)
+		testenv.Must(t, err)
+		for _, m := range inline.FindAllSubmatch(text, -1) {
+			root, _ := newRoot()
+			c, rest, err := root.Find(strings.Fields(string(m[1]))[1:])
+			if err != nil || !c.Runnable() {
+				t.Errorf("%s: %s: %v", name, m[1], err)
+				continue
+			}
+			for _, word := range rest {
+				flag, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+				if strings.HasPrefix(word, "--") && c.Flags().Lookup(flag) == nil || len(word) == 2 && word[0] == '-' && c.Flags().ShorthandLookup(flag) == nil {
+					t.Errorf("%s: %s has no flag %s", name, m[1], word)
+				}
+			}
+			n++
+		}
+	}
+	if n < 100 {
+		t.Errorf("found %d commands", n)
+	}
 }
 
 // writeHelp writes the help of a command and of those below it.

@@ -132,6 +132,24 @@ func TestDocumentLinks(t *testing.T) {
 	}
 }
 
+// TestTargetsInDocuments: the Makefile has each target that a document names, and scripts/long.txt each suite.
+func TestTargetsInDocuments(t *testing.T) {
+	makefile, suites := readTree(t, "Makefile"), readTree(t, "scripts", "long.txt")
+	for _, name := range pages(t) {
+		text := readTree(t, name)
+		for _, m := range regexp.MustCompile("`make ([a-z-]+)").FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(makefile, "\n"+m[1]+": ") {
+				t.Errorf("%s: the Makefile has no target %s", name, m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile("SUITE=([a-z0-9.-]*[a-z0-9])").FindAllStringSubmatch(text, -1) {
+			if !regexp.MustCompile("(?m)^" + regexp.QuoteMeta(m[1]) + " +\\|").MatchString(suites) {
+				t.Errorf("%s: there is no suite %s", name, m[1])
+			}
+		}
+	}
+}
+
 // pages are the documents, relative to the top of the tree.
 func pages(t *testing.T) (all []string) {
 	t.Helper()
