@@ -135,7 +135,7 @@ func (h *host) do(command string) string {
 // command returns the command of the document that begins with these words. Its volumes are directories of this host.
 func (h *host) command(words string) string {
 	h.Helper()
-	found := regexp.MustCompile(`(?m)^    (` + regexp.QuoteMeta(words) + `(?:.*\\\n)*.*)$`).FindStringSubmatch(h.text)
+	found := regexp.MustCompile(`(?m)^\$ (` + regexp.QuoteMeta(words) + `(?:.*\\\n)*.*)$`).FindStringSubmatch(h.text)
 	if found == nil {
 		h.Fatalf("docs/how-to/containers.md has no command %s", words)
 	}

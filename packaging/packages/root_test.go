@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func debian(t *testing.T) clean {
 	return c
 }
 
-// do runs a command in the system, with its own processes and mounts.
+// do runs a command in the system, with its own processes, mounts, and an interface eth1.
 func (c clean) do(t *testing.T, command string) string {
 	t.Helper()
 	out, err := c.try(command)
@@ -68,9 +69,9 @@ func (c clean) do(t *testing.T, command string) string {
 }
 
 func (c clean) try(command string) (string, error) {
-	script := `mount -t proc proc "$0/proc" && mount -t sysfs sys "$0/sys" && mount --rbind /dev "$0/dev" && exec chroot "$0" /bin/sh -c "$1"`
-	cmd := exec.Command("unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "sh", "-ec", script, c.dir, command)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
+	script := `ip link add eth1 type veth peer name eth2 && ip link set eth1 up && ip link set eth2 up && mount -t proc proc "$0/proc" && mount -t sysfs sys "$0/sys" && mount --rbind /dev "$0/dev" && exec chroot "$0" /bin/sh -c "$1"`
+	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "sh", "-ec", script, c.dir, command)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "SYSTEMD_OFFLINE=1"} // systemd does not run
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -153,7 +154,7 @@ func packageOf(t *testing.T, format string) string {
 	return names[0]
 }
 
-// TestCleanDebian: in a clean Debian 12 the package installs, its programs run, the unit is valid, and
+// TestCleanDebian: in a clean Debian 12 the package installs by the commands of docs/how-to/install.md, its programs run, the unit is valid, and
 // removing and purging leave nothing but the user's data.
 func TestCleanDebian(t *testing.T) {
 	long(t)
@@ -162,7 +163,15 @@ func TestCleanDebian(t *testing.T) {
 	before := c.files(t)
 	slices.Sort(before)
 	install := func() { c.do(t, "dpkg -i "+name) }
-	install()
+	for _, line := range installs(t) {
+		if out, err := c.try("cd /tmp; editor() { true; }; " + line); err != nil && !strings.Contains(out, "has not been booted with systemd") {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	if links := c.do(t, "ls /etc/systemd/system/multi-user.target.wants"); !strings.Contains(links, "unifiedd.service") {
+		t.Errorf("the unit is not enabled: %s", links)
+	}
+	c.do(t, "systemctl disable unifiedd")
 	if u := c.users(t); !strings.Contains(u, "\nunifiedd:") {
 		t.Errorf("there is no user unifiedd:\n%s", u)
 	}
@@ -202,6 +211,22 @@ func TestCleanDebian(t *testing.T) {
 	if u := c.users(t); !strings.Contains(u, "\nunifiedd:") {
 		t.Errorf("purging removes the user, whose files elsewhere the next user gets:\n%s", u)
 	}
+}
+
+// installs are the commands of docs/how-to/install.md.
+func installs(t *testing.T) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/how-to/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\$ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		all = append(all, m[1])
+	}
+	if len(all) < 4 {
+		t.Fatalf("the document has the commands %q", all)
+	}
+	return all
 }
 
 // withoutState leaves out what systemd's helper keeps about a unit of a package that was not purged.

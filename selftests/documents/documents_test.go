@@ -29,14 +29,20 @@ import (
 // root is the top of the source tree.
 const root = "../.."
 
-// program, flowTest and example are the paths of the programs, built once.
-var program, flowTest, example string
+// program, flowTest and example are the paths of programs, and path has the directories of all, built once.
+var program, flowTest, example, path string
 
 func TestMain(m *testing.M) {
-	var err error
-	if example, err = testenv.FindProgram("docs/examples/append"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	for name, at := range map[string]*string{"docs/examples/append": &example, "selftests/unified-rdma-test": nil, "selftests/unified-tick-test": nil} {
+		found, err := testenv.FindProgram(name)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if at != nil {
+			*at = found
+		}
+		path += filepath.Dir(found) + ":"
 	}
 	status := daemon.WithPrograms(m.Run, &program, &flowTest)
 	if object != "" {
@@ -57,7 +63,7 @@ func documents(t *testing.T) (all []document) {
 	t.Helper()
 	names, err := filepath.Glob(root + "/docs/*/*.md")
 	testenv.Must(t, err)
-	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, "/tutorials/") }) // TestTutorials runs these
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, "/tutorials/") }) // TestCommands runs these
 	for _, name := range append(names, root+"/README.md") {
 		for i, m := range fence.FindAllStringSubmatch(read(t, name), -1) {
 			text := m[1]
@@ -190,9 +196,10 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// severalHosts are the configurations of groups, of peers that are found in etcd, and of a channel to another machine.
-// They are checked here; selftests/group, selftests/cluster and selftests/attach start such daemons.
-var severalHosts = []string{"groups.md.1", "groups.md.2", "cluster.md.1", "cluster.md.2", "cluster.md.3", "cluster.md.4", "attach.md.5", "attach.md.6"}
+// checked are the configurations of groups, of peers that are found in etcd, of a channel to another machine, and for devices
+// that only some machines have. They are checked here; selftests/group, selftests/cluster, selftests/attach and the lab's tests of
+// flows/nvmet and umem start such daemons.
+var checked = []string{"nvme-of.md.1", "persistent-memory.md.1", "groups.md.1", "groups.md.2", "cluster.md.1", "cluster.md.2", "cluster.md.3", "cluster.md.4", "attach.md.5", "attach.md.6"}
 
 // TestDocuments: the daemon starts with each configuration in the documents, unchanged, and every
 // flow works: flows from an interface take packets, logs take messages, and block flows serve
@@ -211,7 +218,7 @@ func TestDocuments(t *testing.T) {
 			if out, err := m.B.Command(m.wrapper, "check", "-c", file).CombinedOutput(); err != nil {
 				t.Fatalf("check: %v\n%s", err, out)
 			}
-			if slices.Contains(severalHosts, d.name) {
+			if slices.Contains(checked, d.name) {
 				return
 			}
 			p := daemon.Launch(t, m.wrapper, &m.B, m.dir, d.text)

@@ -46,12 +46,7 @@ type process struct {
 // start starts a command in the namespace of an end.
 func start(t *testing.T, e *testenv.End, args ...string) *process {
 	t.Helper()
-	return startCommand(t, e.Command(program, args...))
-}
-
-func startCommand(t *testing.T, cmd *exec.Cmd) *process {
-	t.Helper()
-	p := &process{t: t, cmd: cmd, exited: make(chan struct{})}
+	p := &process{t: t, cmd: e.Command(program, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	testenv.Must(t, p.cmd.Start())
 	go func() {
@@ -358,5 +353,19 @@ func (w *world) complete(j job, sender *process, least uint64) {
 	}
 	if sum := n[1] + n[2] + n[3]; n[4] == 1 && sum != j.size || sum < j.size {
 		w.Errorf("%s of %d bytes: %s", j.name, j.size, m[0])
+	}
+}
+
+// end ends a receiver.
+func end(t *testing.T, p *process) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(unix.SIGTERM) // it may have ended
+	select {
+	case <-p.exited:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("it does not end: %s", p.log.String())
+	}
+	if !p.cmd.ProcessState.Success() {
+		t.Errorf("%v: %s", p.cmd.ProcessState, p.log.String())
 	}
 }

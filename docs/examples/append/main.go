@@ -1,4 +1,4 @@
-// Append writes three records to the log of docs/tutorials/log-from-go.md, and prints where each is durable. TestTutorials
+// Append writes three records to the log of docs/tutorials/log-from-go.md, and prints where each is durable. TestCommands
 // runs it.
 package main
 
