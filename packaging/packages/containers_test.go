@@ -167,11 +167,14 @@ func (h *host) use(name string, caps []string) {
 	h.runs(strings.Contains(flow, "card"))
 }
 
+// running matches the flow's line in what status prints.
+var running = regexp.MustCompile("(?m)^flow +running ")
+
 // runs waits until the container's flow runs, and has recorded packets if it captures. Then it stops and removes the container.
 func (h *host) runs(captures bool) {
 	h.Helper()
 	status := ""
-	for end := time.Now().Add(60 * time.Second); !strings.Contains(status, "running since") || captures && h.asked() == 0; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !running.MatchString(status) || captures && h.asked() == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			h.Fatalf("the flow does not run, or records nothing\n%s\n%s", status, h.do("podman logs unifiedd"))
 		}
