@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -117,13 +115,12 @@ flows:
 func (k *killer) next(i uint64) {
 	t := k.t
 	settings := k.settings(i)
-	pages := max(0, orphanPages(t))
 	old := sequence(t, k.dir)
 	d := launch(t, &k.B, k.dir, settings)
 	if i%4 == 3 { // one kill in four comes while the daemon starts
 		time.Sleep(time.Duration(k.random.IntN(150)) * time.Millisecond)
 		d.Kill()
-		k.nothingLeft(pages)
+		k.nothingLeft()
 		return
 	}
 	d.Running(t)
@@ -144,7 +141,7 @@ func (k *killer) next(i uint64) {
 	k.before = now
 	t.Logf("killed with %d packets received, %d written, %d durable in %d segments: %s",
 		now.last.Packets, now.last.Written.Packets, now.last.Durable.Packets, now.last.Segments, settings[strings.Index(settings, "layout"):])
-	k.nothingLeft(pages)
+	k.nothingLeft()
 }
 
 // see compares a status with the one before.
@@ -188,12 +185,12 @@ func (k *killer) verify(d *daemon.Daemon, old string) {
 	k.before = nil
 }
 
-// nothingLeft checks that the kernel has freed the killed daemon's program and huge pages.
-func (k *killer) nothingLeft(pages int64) {
+// nothingLeft checks that the kernel has freed the killed daemon's program. That it frees the huge pages is tested in the lab
+// guest (umem's TestKilled), where nobody else takes any.
+func (k *killer) nothingLeft() {
 	t := k.t
 	t.Helper()
 	testenv.Wait(t, 10*time.Second, "the program to be taken off "+k.B.Ifname, func() bool { return k.program() == 0 })
-	testenv.Wait(t, 20*time.Second, fmt.Sprintf("no more than %d huge pages without a process", pages), func() bool { return orphanPages(t) <= pages })
 }
 
 // program returns the XDP program on end B; 0: none.
@@ -206,32 +203,4 @@ func (k *killer) program() (id uint32) {
 		}
 	})
 	return id
-}
-
-// orphanPages returns how many huge pages are in use that no living process has mapped. So huge
-// pages of concurrent tests do not count.
-func orphanPages(t *testing.T) int64 {
-	t.Helper()
-	n := readNumber(t, "nr_hugepages") - readNumber(t, "free_hugepages")
-	processes, _ := filepath.Glob("/proc/[0-9]*/smaps_rollup")
-	for _, name := range processes {
-		text, _ := os.ReadFile(name) // the process may have ended
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 1 && (f[0] == "Shared_Hugetlb:" || f[0] == "Private_Hugetlb:") {
-				kib, _ := strconv.ParseInt(f[1], 10, 64)
-				n -= kib >> 11
-			}
-		}
-	}
-	return n
-}
-
-// readNumber reads a counter of the 2 MiB pages.
-func readNumber(t *testing.T, name string) int64 {
-	t.Helper()
-	b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/" + name)
-	testenv.Must(t, err)
-	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	testenv.Must(t, err)
-	return n
 }

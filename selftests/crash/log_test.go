@@ -114,7 +114,7 @@ func (k *logKiller) next(i uint64) bool {
 // append starts a client that sends count messages.
 func (k *logKiller) append(count uint64) *daemon.Client {
 	return k.flowTest("append", "-device", "roce:"+k.A.Ifname, "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512", "-to", k.B.IP.String()+":7471",
-		"-flow", "wal", "-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-timeout", "20m")
+		"-flow", "wal", "-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-timeout", "2h")
 }
 
 func (k *logKiller) flowTest(args ...string) *daemon.Client {

@@ -64,7 +64,7 @@ flows:
 // sends starts a client that sends count messages.
 func (r *relayed) sends(count uint64) *daemon.Client {
 	return r.flowTest("append", "-device", "roce:"+r.A.Ifname, "-ordinary", "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512", "-to", r.B.IP.String()+":7470",
-		"-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-size", "200", "-json", "-timeout", "5m")
+		"-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-size", "200", "-json", "-timeout", "2h")
 }
 
 // TestKillRelay: a relay to three logs is killed again and again while a client appends. At the end

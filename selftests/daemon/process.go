@@ -80,19 +80,25 @@ func Launch(t *testing.T, program string, at Place, dir, text string) *Daemon {
 // Kill ends the daemon as a crash does. The launched process is the parent, and the daemon is its
 // child. The parent ends with the daemon.
 func (d *Daemon) Kill() {
-	victims := children(d.cmd.Process.Pid)
-	if len(victims) == 0 {
-		victims = []int{d.cmd.Process.Pid}
-	}
-	select {
-	case <-d.Exited: // other processes may have these numbers now
-	default:
+	for {
+		select {
+		case <-d.Exited: // other processes may have these numbers now
+			d.client.CloseIdleConnections()
+			return
+		default:
+		}
+		victims := children(d.cmd.Process.Pid)
+		if len(victims) == 0 {
+			victims = []int{d.cmd.Process.Pid}
+		}
 		for _, pid := range victims {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
 		}
+		select {
+		case <-d.Exited:
+		case <-time.After(10 * time.Millisecond): // the parent has started the daemon since, or runs another program before
+		}
 	}
-	<-d.Exited
-	d.client.CloseIdleConnections()
 }
 
 // PID returns the number of the daemon's process: the child of the launched one, unless that is the daemon itself.
