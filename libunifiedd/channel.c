@@ -16,23 +16,11 @@
 #include <unistd.h>
 
 enum {
-	RING_HEADER = 4096,
-	SLOT_HEADER = 16,
-	MIN_SLOT = 64,
-	MAX_SLOT = 1 << 16,
-	PAGE_LEN = 4096,
 	MAX_SLOTS = 1 << 20,
 	SPINS = 1000, /* looks of a writer before it sleeps */
 };
 
-#define CHANNEL_MAGIC 0x4e484375u /* "uCHN" */
 #define WRITER_PAUSE INT64_C(20000) /* nothing wakes a writer */
-
-/* Flags of a ring. */
-enum {
-	SUMS = 1,      /* the writer puts a checksum into each slot */
-	UNORDERED = 2, /* bytes of slots arrive in any order: readers check the checksum */
-};
 
 /* ring_words is the header of a ring. The writer alone writes it, but the first line. */
 struct ring_words {
@@ -65,10 +53,12 @@ struct presence {
 	uint8_t unused[60];
 };
 
-_Static_assert(offsetof(struct ring_words, last) == 64 && offsetof(struct ring_words, stalls) == 128, "header");
-_Static_assert(offsetof(struct ring_words, flags) == 12 && offsetof(struct ring_words, numbering) == 192, "header");
-_Static_assert(offsetof(struct slot, payload) == SLOT_HEADER && offsetof(struct reader_words, asleep) == 64, "slot and page");
-_Static_assert(sizeof(struct presence) * MAX_READERS <= PAGE_LEN, "readers fit into the page");
+_Static_assert(offsetof(struct ring_words, slots) == SLOTS_AT && offsetof(struct ring_words, slot) == SLOT_AT, "header");
+_Static_assert(offsetof(struct ring_words, flags) == FLAGS_AT && offsetof(struct ring_words, last) == LAST_AT, "header");
+_Static_assert(offsetof(struct ring_words, stalls) == STALLS_AT && offsetof(struct ring_words, numbering) == NUMBERING_AT, "header");
+_Static_assert(offsetof(struct slot, payload) == SLOT_HEADER && offsetof(struct reader_words, cursor) == CURSOR_AT, "slot and page");
+_Static_assert(offsetof(struct reader_words, lost) == LOST_AT && offsetof(struct reader_words, asleep) == SLEEPS_AT, "page");
+_Static_assert(sizeof(struct presence) == READER_STRIDE && READER_STRIDE * MAX_READERS <= PAGE_LEN, "readers fit into the page");
 
 /* reader is a reader as the writer sees it, or this program itself. */
 struct reader {

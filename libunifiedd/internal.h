@@ -7,6 +7,7 @@
 #define UNIFIEDD_INTERNAL_H
 
 #include "unifiedd.h"
+#include "wire.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,18 +16,10 @@
 #include <sys/types.h>
 
 enum {
-	MAX_NAME = 63,	  /* bytes of a name */
-	NAME_LEN = 64,	  /* and in a message, where zeros follow */
-	MAX_TEXT = 500,	  /* bytes of the daemon's text for people */
 	MAX_ASKED = 64,	  /* ports that a program may have */
 	MAX_EARLY = 16,
 	MAX_ENTRIES = 1 << 20,
-	RINGS = 4,
-	LOOK = 6, /* the role of a state; see enum ufd_role */
-	GIVE = 7, /* that of a connection that the program gives */
-	ONCE = 1, /* align of a port that sends: nothing is submitted again */
-	MAX_READERS = 16,		    /* of a channel */
-	MAX_FDS = 2 + 2 * MAX_READERS,	    /* of a message */
+	MAX_FDS = 2 + 2 * MAX_READERS, /* of a message */
 };
 
 /* Bounds of time in nanoseconds. */

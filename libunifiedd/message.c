@@ -17,14 +17,14 @@ void ufdi_close_fds(int *fds, unsigned n)
 	}
 }
 
-int ufdi_send(int fd, enum kind kind, const uint8_t *body, size_t length)
+int ufdi_send(int fd, uint8_t kind, const uint8_t *body, size_t length)
 {
 	return ufdi_send_with(fd, kind, body, length, -1);
 }
 
-int ufdi_send_with(int fd, enum kind kind, const uint8_t *body, size_t length, int descriptor)
+int ufdi_send_with(int fd, uint8_t kind, const uint8_t *body, size_t length, int descriptor)
 {
-	uint8_t b[HEADER_LEN + HELLO_LEN] = {'u', 'A', 'T', 'T', VERSION, (uint8_t)kind, (uint8_t)length, (uint8_t)(length >> 8)};
+	uint8_t b[HEADER_LEN + HELLO_LEN] = {'u', 'A', 'T', 'T', VERSION, kind, (uint8_t)length, (uint8_t)(length >> 8)};
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
@@ -90,7 +90,7 @@ int ufdi_receive(int fd, struct message *m)
 		errno = ECONNRESET;
 		return -1;
 	}
-	m->kind = (enum kind)m->bytes[5];
+	m->kind = m->bytes[5];
 	m->body = m->bytes + HEADER_LEN;
 	m->length = (size_t)m->bytes[6] | (size_t)m->bytes[7] << 8;
 	if (fits(m, (size_t)n))

@@ -8,17 +8,10 @@
 
 #include "internal.h"
 
-enum { VERSION = 1, HEADER_LEN = 8 };
-
-enum kind { HELLO = 1, WELCOME, REFUSAL, OPEN, OPENED_PORT, CLOSE, END, CLOSED_PORT, MAPPED };
-
-/* Lengths of bodies. */
-enum { HELLO_LEN = NAME_LEN + 16, WELCOME_LEN = 32, OPEN_LEN = NAME_LEN + 16, OPENED_LEN = 32, CLOSE_LEN = 4 };
-
 /* message is a received message with its descriptors. */
 struct message {
-	uint8_t bytes[HEADER_LEN + 8 + MAX_TEXT];
-	enum kind kind;
+	uint8_t bytes[MAX_MESSAGE];
+	uint8_t kind;
 	const uint8_t *body;
 	size_t length;
 	int fds[MAX_FDS];
@@ -51,10 +44,10 @@ static inline void put64(uint8_t *b, uint64_t v)
 void ufdi_close_fds(int *fds, unsigned n);
 
 /* ufdi_send sends a message. It returns 0, or -1 with errno. It does not block. */
-int ufdi_send(int fd, enum kind kind, const uint8_t *body, size_t length);
+int ufdi_send(int fd, uint8_t kind, const uint8_t *body, size_t length);
 
 /* ufdi_send_with is ufdi_send with a descriptor. */
-int ufdi_send_with(int fd, enum kind kind, const uint8_t *body, size_t length, int descriptor);
+int ufdi_send_with(int fd, uint8_t kind, const uint8_t *body, size_t length, int descriptor);
 
 /* ufdi_receive reads a message. It returns 1, 0 if there is none now, or -1 if the connection has ended: errno says why. The
  * caller closes the descriptors. */

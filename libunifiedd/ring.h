@@ -15,9 +15,6 @@
 #error "the rings need atomic accesses of 64 bits"
 #endif
 
-/* Numbers of a port's rings, which lie one behind the other. */
-enum { RECEIVED, RELEASED, SUBMITTED, DONE };
-
 /* words is a ring as it lies in shared memory. */
 struct words {
 	_Atomic uint32_t magic, entries; /* written by the daemon before the port opens */
@@ -28,19 +25,18 @@ struct words {
 	_Atomic uint32_t asleep; /* set by the consumer, which then looks at head; pairs with publish */
 	uint8_t unused3[116];
 	struct {
-		_Atomic uint64_t words[8];
+		_Atomic uint64_t words[RING_ENTRY_LEN / 8];
 	} entry[];
 };
 
-_Static_assert(offsetof(struct words, head) == 64 && offsetof(struct words, tail) == 128, "indices");
-_Static_assert(offsetof(struct words, asleep) == 136 && offsetof(struct words, entry) == 256, "header and entries");
+_Static_assert(offsetof(struct words, entries) == RING_ENTRIES_AT && offsetof(struct words, head) == RING_HEAD_AT, "header");
+_Static_assert(offsetof(struct words, tail) == RING_TAIL_AT && offsetof(struct words, asleep) == RING_ASLEEP_AT, "header");
+_Static_assert(offsetof(struct words, entry) == RING_LEN, "entries");
 _Static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "atomics are plain words");
-
-#define RING_MAGIC 0x474e5275u /* "uRNG" */
 
 static inline size_t ring_size(uint32_t entries)
 {
-	return sizeof(struct words) + (size_t)entries * 64;
+	return sizeof(struct words) + (size_t)entries * RING_ENTRY_LEN;
 }
 
 /* waiting returns how many entries wait for the consumer of a ring: more than it has if the daemon broke the protocol. */

@@ -14,33 +14,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define STATE_MAGIC 0x41545375u /* "uSTA" */
-#define NO_PAYLOAD UINT32_MAX
-#define MAX_STATE_LEN (UINT64_C(1) << 36)
-#define MAX_PLACES (UINT64_C(1) << 30)
-#define MAX_ROOM (1u << 20)
-
-enum {
-	HEAD_LEN = 4096,
-	OBJECT_HEADER = 16,
-	PLACE_UNIT = 64, /* objects and words begin at multiples of it */
-	WORD_LEN = 8,
-	BUCKET_LEN = 512,
-	BUCKET_HEADER = 16,
-	PER_BUCKET = 4,
-	ENTRY_LEN = 124,
-	ENTRY_HEADER = 4,
-	MAX_KEY_VALUE = ENTRY_LEN - ENTRY_HEADER, /* bytes of a key and its value together */
-	MARK_LEN = 16,				  /* position 8, entries 8 */
-	TRIES = 100, /* looks at what is being written, before UFD_AGAIN */
-};
-
-/* Kinds of states. */
-enum { OBJECTS = 1, KEYS = 2, WORDS = 3 };
-
-/* Operations of updates. */
-enum { PUT = 1, DELETE = 2 };
-
 /* place is an object, or the beginning of a bucket. */
 struct place {
 	_Atomic uint64_t version; /* odd while it is written */
@@ -61,8 +34,9 @@ struct head_words {
 	} mark; /* an object */
 };
 
-_Static_assert(offsetof(struct head_words, run) == 24 && offsetof(struct head_words, mark) == 64, "head");
+_Static_assert(offsetof(struct head_words, run) == 24 && offsetof(struct head_words, mark) == MARK_AT, "head");
 _Static_assert(offsetof(struct place, bytes) == OBJECT_HEADER && OBJECT_HEADER == BUCKET_HEADER, "object and bucket");
+_Static_assert(UFD_UPDATE_HEADER == UPDATE_HEADER, "updates");
 _Static_assert(BUCKET_HEADER + PER_BUCKET * ENTRY_LEN == BUCKET_LEN && ENTRY_LEN % 4 == 0, "entries");
 
 /* view is the memory of a state, with the part of its head that does not change. */

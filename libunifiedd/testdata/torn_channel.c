@@ -3,7 +3,7 @@
 #include "../channel.c"
 #include "torn.h"
 
-enum { SLOTS = 16, SLOT = 2048, WORDS = (SLOT - SLOT_HEADER) / 8 };
+enum { SLOTS = 16, SLOT = 2048, MOST_WORDS = (SLOT - SLOT_HEADER) / 8 };
 
 static _Alignas(64) uint8_t memory[RING_HEADER + SLOTS * SLOT];
 static ufd_channel writer;
@@ -16,7 +16,7 @@ static void lay_out(uint32_t flags)
 
 static void write_slot(uint64_t n)
 {
-	uint64_t words[WORDS], count = 1 + writer.next % WORDS;
+	uint64_t words[MOST_WORDS], count = 1 + writer.next % MOST_WORDS;
 
 	(void)n;
 	for (uint64_t i = 0; i < count; i++)
@@ -28,7 +28,7 @@ static void write_slot(uint64_t n)
 static void write_unordered(uint64_t n)
 {
 	struct slot *s = slot_of(&writer.m, writer.next);
-	uint64_t words[WORDS], count = 1 + writer.next % WORDS;
+	uint64_t words[MOST_WORDS], count = 1 + writer.next % MOST_WORDS;
 
 	(void)n;
 	for (uint64_t i = 0; i < count; i++)
@@ -45,7 +45,7 @@ static void write_unordered(uint64_t n)
 static enum look read_at(uint64_t n, int check)
 {
 	struct mapped m = {.ring = {memory, sizeof(memory)}, .slots = SLOTS, .slot = SLOT, .flags = writer.m.flags};
-	uint64_t words[WORDS];
+	uint64_t words[MOST_WORDS];
 	struct slot *s = slot_of(&m, n);
 	uint32_t length = (uint32_t)atomic_load_explicit(&s->second, memory_order_relaxed);
 
@@ -61,7 +61,7 @@ static enum look read_at(uint64_t n, int check)
 			return MIXTURE;
 	if (check && words[0] != n)
 		return MIXTURE;
-	return length == 0 || length == 8 * (1 + words[0] % WORDS) ? SOUND : MIXTURE;
+	return length == 0 || length == 8 * (1 + words[0] % MOST_WORDS) ? SOUND : MIXTURE;
 }
 
 /* read_oldest reads one of the oldest messages, which the writer is about to replace. */
