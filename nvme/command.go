@@ -65,7 +65,7 @@ func (q *Queue) aim(vecs []iovec, s *sqe, c *nvmeCommand) {
 	}
 	if !fixed {
 		s.bufIndex, s.opFlags = 0, 0
-		q.count.pinned++
+		q.stats.Own.Pinned++
 	}
 }
 
@@ -144,7 +144,7 @@ func (q *Queue) settle(o *op, res int32) unix.Errno {
 	}
 	o.done += o.asked
 	if o.kind == reading || o.kind == writing {
-		q.count.add(o, o.asked, true)
+		q.stats.Own.add(o, o.asked, true)
 	}
 	return 0
 }

@@ -96,7 +96,7 @@ func (q *Queue) complete(c cqe) {
 		errno = o.beyond(q.targets[o.target].target)
 	}
 	if errno == 0 && o.done < o.total {
-		q.count.short++
+		q.stats.Own.Short++
 		q.issue(i)
 		return
 	}
@@ -133,7 +133,7 @@ func (q *Queue) progress(o *op, res int32) unix.Errno {
 		return unix.EIO
 	}
 	o.done += uint64(res)
-	q.count.add(o, uint64(res), q.targets[o.target].target.direct)
+	q.stats.Own.add(o, uint64(res), q.targets[o.target].target.direct)
 	return 0
 }
 
@@ -151,7 +151,7 @@ func (q *Queue) retryEAGAIN(o *op, errno unix.Errno) bool {
 		return false
 	}
 	o.tries++
-	q.count.again++
+	q.stats.Own.Again++
 	return true
 }
 

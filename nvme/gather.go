@@ -34,7 +34,7 @@ func (q *Queue) gather(i uint32, s *sqe) {
 	s.opcode = gatherCode(o.kind, fixed && q.granted.GatherFixed)
 	if s.opcode == opReadv || s.opcode == opWritev {
 		s.bufIndex = 0
-		q.count.pinned++
+		q.stats.Own.Pinned++
 	}
 }
 
@@ -135,15 +135,21 @@ func (q *Queue) finish(i uint32, errno unix.Errno) {
 	if errno != 0 {
 		q.stats.failed(errno)
 	}
-	switch o.kind {
+	switch c := &q.stats.Own; o.kind {
 	case reading:
-		q.count.reads++
+		c.Reads++
 		q.read.push(i)
 	case writing:
-		q.count.writes++
+		c.Writes++
 		q.written.push(i)
+	case flushing:
+		c.Flushes++
+		q.flushed.push(i)
+	case discarding:
+		c.Discards++
+		q.flushed.push(i)
 	default:
-		q.count.controls[o.kind-flushing]++
+		c.Zeroings++
 		q.flushed.push(i)
 	}
 }

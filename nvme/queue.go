@@ -45,7 +45,6 @@ type Queue struct {
 	written fifo         // completed writes, for Reap
 	flushed fifo         // completed flushes, discards and zeroings
 	targets []place
-	count   counters // stats publishes them
 	stats   stats
 	event   event
 

@@ -11,39 +11,22 @@ import (
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
-// counters are the queue's own counters. Only its thread writes them.
-type counters struct {
-	reads, writes           uint64
-	controls                [3]uint64 // flushes, discards, zeroings
-	bytesRead, bytesWritten uint64
-	copied                  uint64
-	short, pinned, enters   uint64
-	again                   uint64
+// stats are the queue's counters. Only its thread writes them, and publishes the numbers once per batch.
+type stats struct {
+	counter.Published[Counts]
+	errnos   [maxErrno + 1]atomic.Uint64
+	statuses [statusBits + 1]atomic.Uint64
 }
 
-func (c *counters) add(o *op, n uint64, direct bool) {
+func (c *Counts) add(o *op, n uint64, direct bool) {
 	if o.kind == reading {
-		c.bytesRead += n
+		c.BytesRead += n
 	} else {
-		c.bytesWritten += n
+		c.BytesWritten += n
 	}
 	if !direct {
-		c.copied += n
+		c.Copied += n
 	}
-}
-
-// stats are the counters that other goroutines may read. Only the queue's thread writes them, once
-// per batch.
-type stats struct {
-	reads, writes           counter.Counter
-	controls                [3]counter.Counter
-	bytesRead, bytesWritten counter.Counter
-	copied                  counter.Counter
-	short, pinned, enters   counter.Counter
-	again                   counter.Counter
-	inFlight                counter.Counter
-	errnos                  [maxErrno + 1]atomic.Uint64
-	statuses                [statusBits + 1]atomic.Uint64
 }
 
 // maxErrno is the highest errno with its own counter. The kernel's internal ones beyond it share
@@ -54,48 +37,36 @@ func (s *stats) failed(errno unix.Errno) { s.errnos[min(errno, maxErrno)].Add(1)
 
 func (s *stats) answered(status Status) { s.statuses[status&statusBits].Add(1) }
 
-// publish publishes the counters that changed.
+// publish publishes the numbers that changed.
 func (s *stats) publish(q *Queue) {
-	c := &q.count
-	s.reads.Set(c.reads)
-	s.writes.Set(c.writes)
-	for i := range c.controls {
-		s.controls[i].Set(c.controls[i])
-	}
-	s.bytesRead.Set(c.bytesRead)
-	s.bytesWritten.Set(c.bytesWritten)
-	s.copied.Set(c.copied)
-	s.short.Set(c.short)
-	s.pinned.Set(c.pinned)
-	s.enters.Set(c.enters)
-	s.again.Set(c.again)
-	s.inFlight.Set(uint64(q.flying))
+	s.Own.InFlight = uint64(q.flying)
+	s.Publish()
 }
 
-// Stats are a queue's counters since Open. An operation counts when it completes, even if it fails.
+// Counts are numbers of a queue since Open. An operation counts when it completes, even if it fails.
+type Counts struct {
+	Reads, Writes, Flushes  uint64 // operations
+	Discards, Zeroings      uint64 // operations
+	BytesRead, BytesWritten uint64 // bytes transferred
+	Copied                  uint64 // of these, bytes that the kernel copied: targets without direct I/O
+	Short                   uint64 // transfers continued: the kernel cut them short, or they exceed a command of a node
+	Pinned                  uint64 // chains whose pages the kernel pinned
+	Again                   uint64 // operations submitted again because the kernel gave them up before they began
+	Enters                  uint64 // io_uring_enter system calls
+	InFlight                uint64 // operations that the kernel has now
+}
+
+// Stats are a queue's counters.
 type Stats struct {
-	Reads, Writes, Flushes  uint64                // operations
-	Discards, Zeroings      uint64                // operations
-	BytesRead, BytesWritten uint64                // bytes transferred
-	Copied                  uint64                // of these, bytes that the kernel copied: targets without direct I/O
-	Short                   uint64                // transfers continued: the kernel cut them short, or they exceed a command of a node
-	Pinned                  uint64                // chains whose pages the kernel pinned
-	Again                   uint64                // operations submitted again because the kernel gave them up before they began
-	Enters                  uint64                // io_uring_enter system calls
-	InFlight                uint64                // operations that the kernel has now
-	Errors                  map[unix.Errno]uint64 // failed operations by cause
-	Statuses                map[Status]uint64     // failed commands by the status of a node's disk
+	Counts
+	Errors   map[unix.Errno]uint64 // failed operations by cause
+	Statuses map[Status]uint64     // failed commands by the status of a node's disk
 }
 
 // Stats reads the counters. Any goroutine may call it.
 func (q *Queue) Stats() Stats {
 	s := &q.stats
-	out := Stats{
-		Reads: s.reads.Load(), Writes: s.writes.Load(), Flushes: s.controls[0].Load(), Discards: s.controls[1].Load(), Zeroings: s.controls[2].Load(),
-		BytesRead: s.bytesRead.Load(), BytesWritten: s.bytesWritten.Load(), Copied: s.copied.Load(),
-		Short: s.short.Load(), Pinned: s.pinned.Load(), Again: s.again.Load(), Enters: s.enters.Load(), InFlight: s.inFlight.Load(),
-		Errors: make(map[unix.Errno]uint64), Statuses: make(map[Status]uint64),
-	}
+	out := Stats{s.Load(), make(map[unix.Errno]uint64), make(map[Status]uint64)}
 	for i := range s.errnos {
 		if n := s.errnos[i].Load(); n > 0 {
 			out.Errors[unix.Errno(i)] = n

@@ -173,7 +173,7 @@ func (q *Queue) pinNow(k kind, s *sqe) {
 	if k == writing {
 		s.opcode = opWrite
 	}
-	q.count.pinned++
+	q.stats.Own.Pinned++
 }
 
 // Kick submits queued operations to the kernel in one system call. It makes none if nothing is queued and
@@ -245,7 +245,7 @@ func (q *Queue) enterWith(least uint32, flags, arg, size uintptr) {
 	if !q.enabled && !q.bind() {
 		return
 	}
-	q.count.enters++
+	q.stats.Own.Enters++
 	if err := q.ring.enter(least, flags, arg, size); err != nil {
 		q.fault = fmt.Errorf("submit to block queue %s: %w", q.name, explainThread(err))
 	}

@@ -139,6 +139,6 @@ func (p *Port) last(addr uint64) bool {
 // completed consumes n descriptors of the completion ring.
 func (p *Port) completed(n uint32) {
 	p.rings.completion.release(n)
-	p.counters.completed.add(uint64(n))
+	p.counters.completed.Add(uint64(n))
 	p.sent -= n
 }

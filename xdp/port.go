@@ -176,7 +176,7 @@ func (p *Port) note(dst []umem.Frame) {
 	p.clock.stamp = stamp
 	p.counters.received.add(packets, uint64(len(dst)), bytes)
 	if card > 0 {
-		p.counters.stamped.add(card)
+		p.counters.stamped.Add(card)
 	}
 }
 
@@ -273,7 +273,7 @@ func (p *Port) fail(message []umem.Frame, errno unix.Errno) {
 	for i := range message {
 		p.failed = append(p.failed, message[i].WithError(errno))
 	}
-	p.counters.refused.add(uint64(len(message)))
+	p.counters.refused.Add(uint64(len(message)))
 }
 
 // Reap returns sent frames. The kernel returns only their addresses, so Len is zero except for
@@ -387,7 +387,7 @@ func (p *Port) Kick() error {
 // poll does (xsk_poll in net/xdp/xsk.c).
 func (p *Port) nudge() {
 	p.wake.poll[0] = unix.PollFd{Fd: int32(p.socket.fd)}
-	p.counters.wakeups.add(1)
+	p.counters.wakeups.Add(1)
 	_, err := unix.Poll(p.wake.poll[:], 0)
 	p.starved = err != nil
 }
@@ -417,7 +417,7 @@ func (p *Port) progress() [2]uint32 {
 // Go scheduler, which would otherwise check every 20 µs on the thread's processor, as long as such
 // calls continue.
 func (p *Port) syscall(number uintptr) (errno unix.Errno) {
-	p.counters.wakeups.add(1)
+	p.counters.wakeups.Add(1)
 	if number == unix.SYS_SENDTO && p.rings.tx.left() <= shortCall {
 		_, _, errno = unix.RawSyscall6(number, uintptr(p.socket.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	} else {

@@ -2,10 +2,9 @@ package xdp
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/bpf"
-	"github.com/unifiedd/unifiedd/internal/release"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -59,10 +58,10 @@ func (p *Port) stats() (Stats, error) {
 	s := Stats{
 		Received:  p.counters.received.load(),
 		Sent:      p.counters.sent.load(),
-		Stamped:   p.counters.stamped.load(),
-		Completed: p.counters.completed.load(),
-		Refused:   p.counters.refused.load(),
-		Wakeups:   p.counters.wakeups.load(),
+		Stamped:   p.counters.stamped.Load(),
+		Completed: p.counters.completed.Load(),
+		Refused:   p.counters.refused.Load(),
+		Wakeups:   p.counters.wakeups.Load(),
 	}
 	if p.limits.Supply > 0 {
 		s.Waiting = waiting(&p.rings.rx)
@@ -104,45 +103,32 @@ func (s *Stats) lost(g Granted) (ringFull, noFrames, tooLong uint64) {
 	return s.Kernel.RingFull, noFrames, s.Kernel.Dropped - noFrames
 }
 
-// word is a counter with one writer, the port's thread. Any goroutine may read it.
-type word struct {
-	mine  uint64 // the writer's copy
-	shown atomic.Uint64
-}
-
-func (w *word) add(n uint64) {
-	w.mine += n
-	release.Store64(&w.shown, w.mine)
-}
-
-func (w *word) load() uint64 { return w.shown.Load() }
-
 // flow counts one direction, once per batch. Most packets have one frame. So flow counts only the
 // further frames of the others, which saves writing a word.
-type flow struct{ packets, further, bytes word }
+type flow struct{ packets, further, bytes counter.Counter }
 
 func (f *flow) add(packets, frames, bytes uint64) {
 	if packets > 0 {
-		f.packets.add(packets)
+		f.packets.Add(packets)
 	}
 	if frames != packets { // negative if a batch has only the end of a packet
-		f.further.add(frames - packets)
+		f.further.Add(frames - packets)
 	}
-	f.bytes.add(bytes)
+	f.bytes.Add(bytes)
 }
 
 func (f *flow) load() Traffic {
-	packets := f.packets.load()
-	return Traffic{Packets: packets, Frames: packets + f.further.load(), Bytes: f.bytes.load()}
+	packets := f.packets.Load()
+	return Traffic{Packets: packets, Frames: packets + f.further.Load(), Bytes: f.bytes.Load()}
 }
 
 // counters are the port's own counters.
 type counters struct {
 	received, sent flow
-	stamped        word
-	completed      word
-	refused        word
-	wakeups        word
+	stamped        counter.Counter
+	completed      counter.Counter
+	refused        counter.Counter
+	wakeups        counter.Counter
 }
 
 // Ledger counts every packet that arrived at an interface since it was opened. Offered is their

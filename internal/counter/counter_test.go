@@ -63,3 +63,38 @@ func BenchmarkSetSame(b *testing.B) {
 		c.Set(7)
 	}
 }
+
+// TestPublished: the numbers are those of the last Publish, whichever goroutine reads them.
+func TestPublished(t *testing.T) {
+	type direction struct{ packets, bytes uint64 }
+	var p counter.Published[struct {
+		in, out direction
+		by      [2]uint64
+	}]
+	p.Own.out = direction{3, 300}
+	p.Own.by[1]++
+	if got := p.Load(); got.out.packets != 0 {
+		t.Errorf("before Publish: %+v", got)
+	}
+	p.Publish()
+	p.Own.in.bytes = 9
+	if got := p.Load(); got.out != (direction{3, 300}) || got.by != [2]uint64{0, 1} || got.in.bytes != 0 {
+		t.Errorf("after Publish: %+v", got)
+	}
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for last := uint64(0); last < 10_000; {
+			now := p.Load().in.packets
+			if now < last {
+				t.Errorf("a number fell from %d to %d", last, now)
+				return
+			}
+			last = now
+		}
+	})
+	for range 10_000 {
+		p.Own.in.packets++
+		p.Publish()
+	}
+	readers.Wait()
+}

@@ -60,7 +60,7 @@ type Cache struct {
 	queued  []rdma.SendRequest // to invalidate windows, not posted yet
 	flying  int                // requests that are queued or posted and have no completion
 	began   time.Time
-	stats   stats
+	stats   counter.Published[Stats]
 	closed  bool
 }
 
@@ -141,7 +141,7 @@ func (g *Cache) Grant(addr, length uint64, a rdma.Access) (Grant, error) {
 			return Grant{}, ErrBusy
 		case e.Length == length && e.Access == a:
 			g.handOut(n)
-			g.stats.count.hits++
+			g.stats.Own.Hits++
 			return e.Grant, nil
 		case e.state == granted:
 			return Grant{}, fmt.Errorf("grant %d bytes from %#x with %v: %d bytes from there are granted with %v, and not released", length, addr, a, e.Length, e.Access)
@@ -158,7 +158,7 @@ func (g *Cache) handOut(n int32) {
 	e := &g.entries[n]
 	if e.state == released {
 		g.idle.remove(g.entries, n)
-		g.stats.count.outstanding++
+		g.stats.Own.Outstanding++
 	}
 	e.state = granted
 }
@@ -183,8 +183,8 @@ func (g *Cache) newGrant(addr, length uint64, a rdma.Access) (Grant, error) {
 	g.free = g.free[:len(g.free)-1]
 	e.state = granted
 	g.places.add(addr, n)
-	g.stats.count.misses++
-	g.stats.count.outstanding++
+	g.stats.Own.Misses++
+	g.stats.Own.Outstanding++
 	return e.Grant, nil
 }
 
@@ -196,7 +196,7 @@ func (g *Cache) Release(addr uint64) {
 	}
 	g.entries[n].state = released
 	g.idle.add(g.entries, n)
-	g.stats.count.outstanding--
+	g.stats.Own.Outstanding--
 }
 
 // Revoke ends the grant from addr. Revoked reports when it has ended: a registration at once, a
@@ -213,7 +213,7 @@ func (g *Cache) Revoke(addr uint64) error {
 	if e.state == released {
 		g.idle.remove(g.entries, n)
 	} else {
-		g.stats.count.outstanding--
+		g.stats.Own.Outstanding--
 	}
 	e.state = revoking
 	if !g.Windows() {
@@ -232,7 +232,7 @@ func (g *Cache) evict(n int32) error {
 	}
 	g.idle.remove(g.entries, n)
 	g.left(n)
-	g.stats.count.evictions++
+	g.stats.Own.Evictions++
 	return nil
 }
 
@@ -314,7 +314,7 @@ func (g *Cache) register(n int32) error {
 		return fmt.Errorf("grant %d bytes from %#x: %w", e.Length, e.at, err)
 	}
 	e.part, e.RKey, e.Addr = part, part.RKey(), part.Addr()
-	g.stats.count.making.add(g.now() - begin)
+	g.stats.Own.Making.add(g.now() - begin)
 	return nil
 }
 
@@ -336,7 +336,7 @@ func (g *Cache) end(n int32, kind uint64) error {
 		}
 		e.part = nil
 	}
-	g.stats.count.revoking.add(g.now() - e.ended)
+	g.stats.Own.Revoking.add(g.now() - e.ended)
 	return nil
 }
 
@@ -367,11 +367,11 @@ func (g *Cache) Done(c *rdma.WorkCompletion) bool {
 	e := &g.entries[n]
 	switch {
 	case c.Status != rdma.Success:
-		g.stats.count.failed++
+		g.stats.Own.Failed++
 	case kind == bindKind:
-		g.stats.count.making.add(g.now() - e.made)
+		g.stats.Own.Making.add(g.now() - e.made)
 	default:
-		g.stats.count.revoking.add(g.now() - e.ended)
+		g.stats.Own.Revoking.add(g.now() - e.ended)
 	}
 	if kind == revokeKind && e.state == revoking {
 		g.left(n)
@@ -461,43 +461,16 @@ func (l *list) remove(entries []entry, n int32) {
 	}
 }
 
-// counters has the counters that only the thread of the grants writes.
-type counters struct {
-	hits, misses, evictions, failed, outstanding uint64
-	making, revoking                             latencySum
-}
-
-// latencySum is a sum of times.
-type latencySum struct{ count, sum, most uint64 }
-
-func (l *latencySum) add(nanoseconds int64) {
-	l.count++
-	l.sum += uint64(nanoseconds)
-	l.most = max(l.most, uint64(nanoseconds))
-}
-
-// stats has the counters that other goroutines read.
-type stats struct {
-	count counters
-	shown [11]counter.Counter
-}
-
-func (c *counters) list() [11]uint64 {
-	return [...]uint64{c.hits, c.misses, c.evictions, c.failed, c.outstanding, c.making.count, c.making.sum, c.making.most,
-		c.revoking.count, c.revoking.sum, c.revoking.most}
-}
-
-// publish publishes counters that have changed.
-func (s *stats) publish() {
-	for i, v := range s.count.list() {
-		s.shown[i].Set(v)
-	}
-}
-
 // Latency has the number of operations, the sum of their times, and the longest time.
 type Latency struct {
 	Count    uint64
 	Sum, Max time.Duration
+}
+
+func (l *Latency) add(nanoseconds int64) {
+	l.Count++
+	l.Sum += time.Duration(nanoseconds)
+	l.Max = max(l.Max, time.Duration(nanoseconds))
 }
 
 // Stats are the counters of a Cache since it was made.
@@ -513,13 +486,7 @@ type Stats struct {
 }
 
 // Publish publishes the counters for Stats. The thread of the grants calls it once per batch.
-func (g *Cache) Publish() { g.stats.publish() }
+func (g *Cache) Publish() { g.stats.Publish() }
 
 // Stats may be called from any goroutine.
-func (g *Cache) Stats() Stats {
-	at := func(i int) uint64 { return g.stats.shown[i].Load() }
-	latency := func(i int) Latency {
-		return Latency{Count: at(i), Sum: time.Duration(at(i + 1)), Max: time.Duration(at(i + 2))}
-	}
-	return Stats{Hits: at(0), Misses: at(1), Evictions: at(2), Failed: at(3), Outstanding: at(4), Making: latency(5), Revoking: latency(8)}
-}
+func (g *Cache) Stats() Stats { return g.stats.Load() }

@@ -103,7 +103,7 @@ func (p *Port) Attach(q Peer) (int, error) {
 	if err := errors.Join(p.config.checkPeer(q), p.checkKind(q)); err != nil {
 		return 0, fmt.Errorf("queue pair %d: %w", q.QueuePair.QPN(), err)
 	}
-	s := newSender(q, p.config.Memory, &p.stats.count)
+	s := newSender(q, p.config.Memory, &p.stats.Own)
 	p.rename(s.qpn)
 	for n, old := range p.senders {
 		if old == nil {
@@ -456,55 +456,42 @@ func (p *Port) breaks(number int, c *rdma.WorkCompletion) {
 	}
 }
 
-// counters are counters that only the port's thread writes.
-type counters struct {
-	received, bytesReceived, immediates, sent, bytesSent, refused, inlined uint64
-}
-
-// stats are the published counters. The port's thread stores them once per batch.
+// stats are the counters of a port. Its thread publishes them once per batch.
 type stats struct {
-	count    counters
-	shown    [7]counter.Counter
+	counter.Published[Counts]
 	statuses [rdma.Statuses]atomic.Uint64
 }
 
-func (c *counters) list() [7]uint64 {
-	return [7]uint64{c.received, c.bytesReceived, c.immediates, c.sent, c.bytesSent, c.refused, c.inlined}
-}
-
 func (s *stats) sentOne(f umem.Frame) {
-	s.count.bytesSent += uint64(f.Len)
+	s.Own.BytesSent += uint64(f.Len)
 	if !f.Continues() {
-		s.count.sent++
+		s.Own.Sent++
 	}
 }
 
 // failed counts a failed completion.
 func (s *stats) failed(status rdma.Status) { s.statuses[min(status, rdma.General)].Add(1) }
 
-// publish publishes counters that have changed.
-func (s *stats) publish() {
-	for i, v := range s.count.list() {
-		s.shown[i].Set(v)
-	}
+// Counts are numbers of a port since it was opened.
+type Counts struct {
+	Received, BytesReceived uint64 // messages, and bytes of them
+	Immediates              uint64 // messages with an immediate
+	Sent, BytesSent         uint64 // messages that completed, and bytes of them
+	Refused                 uint64 // messages that can never be sent
+	Inlined                 uint64 // bytes copied into work requests, see rdma.Inline
 }
 
-// Stats are the counters of a port since it was opened.
+// Stats are the counters of a port.
 type Stats struct {
-	Received, BytesReceived uint64                 // messages, and bytes of them
-	Immediates              uint64                 // messages with an immediate
-	Sent, BytesSent         uint64                 // messages that completed, and bytes of them
-	Refused                 uint64                 // messages that can never be sent
-	Inlined                 uint64                 // bytes copied into work requests, see rdma.Inline
-	Failed                  map[rdma.Status]uint64 // failed completions
+	Counts
+	Failed map[rdma.Status]uint64 // failed completions
 }
 
 // Stats may be called from any goroutine.
 func (p *Port) Stats() Stats { return p.stats.read() }
 
 func (s *stats) read() Stats {
-	at := func(i int) uint64 { return s.shown[i].Load() }
-	out := Stats{Received: at(0), BytesReceived: at(1), Immediates: at(2), Sent: at(3), BytesSent: at(4), Refused: at(5), Inlined: at(6), Failed: map[rdma.Status]uint64{}}
+	out := Stats{s.Load(), map[rdma.Status]uint64{}}
 	for status := range s.statuses {
 		if n := s.statuses[status].Load(); n > 0 {
 			out.Failed[rdma.Status(status)] = n

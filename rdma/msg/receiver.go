@@ -116,7 +116,7 @@ func (p *Port) Recv(dst []umem.Frame) int {
 	}
 	p.receive.held -= total
 	p.holder.PassTo(p.worker, dst[:total])
-	p.stats.publish()
+	p.stats.Publish()
 	p.tell(total == 0)
 	return total
 }
@@ -134,12 +134,12 @@ func (p *Port) receiveOne(c *rdma.WorkCompletion) umem.Frame {
 		}
 		return f
 	}
-	p.stats.count.received++
-	p.stats.count.bytesReceived += uint64(f.Len)
+	p.stats.Own.Received++
+	p.stats.Own.BytesReceived += uint64(f.Len)
 	if c.Flags&rdma.HasImmediate != 0 {
 		b := c.Immediate()
 		side.Target = binary.BigEndian.Uint32(b[:])
-		p.stats.count.immediates++
+		p.stats.Own.Immediates++
 	}
 	switch {
 	case p.receive.front > 0:
@@ -228,7 +228,7 @@ func (s *sender) measure(r *umem.Region, message []umem.Frame) (length uint64, e
 
 // refuse makes Reap return a message with an error.
 func (p *Port) refuse(message []umem.Frame, errno unix.Errno) {
-	p.stats.count.refused++
+	p.stats.Own.Refused++
 	for _, f := range message {
 		p.drained.push(f.WithError(errno))
 	}
@@ -245,7 +245,7 @@ func (p *Port) Reap(dst []umem.Frame) int {
 	n := p.drained.pop(dst)
 	p.sending -= n
 	p.holder.PassTo(p.worker, dst[:n])
-	p.stats.publish()
+	p.stats.Publish()
 	p.tell(n == 0)
 	return n
 }

@@ -33,18 +33,18 @@ type sender struct {
 	signals int // requests since the last signaled one
 	owed    int // frames of those
 	cause   rdma.OpError
-	count   *counters // the port's
-	waits   bool      // it is in Port.waiting
-	closed  bool      // it is detached
-	parted  bool      // see Port.Part
-	shut    bool      // the queue pair is closed
-	broken  bool      // Broken returns it, or has
+	count   *Counts // the port's
+	waits   bool    // it is in Port.waiting
+	closed  bool    // it is detached
+	parted  bool    // see Port.Part
+	shut    bool    // the queue pair is closed
+	broken  bool    // Broken returns it, or has
 }
 
 // signalEvery bounds the requests per signaled one.
 const signalEvery = 16
 
-func newSender(q Peer, m rdma.MemoryRegion, count *counters) *sender {
+func newSender(q Peer, m rdma.MemoryRegion, count *Counts) *sender {
 	g := q.QueuePair.Config()
 	pieces, room := max(g.SendSGEs, 1), min(g.SendDepth, 1<<15)
 	s := &sender{Peer: q, qpn: q.QueuePair.QPN(), lkey: m.LKey(), base: m.Addr(), message: q.Message, pieces: pieces, room: room,
@@ -86,7 +86,7 @@ func (s *sender) request(r rdma.SendRequest, frames int, length uint64) {
 	r.SGEs = uint32(frames)
 	s.owed += frames
 	if s.fitsInline(length) {
-		s.count.inlined += length
+		s.count.Inlined += length
 	}
 	s.add(r, frames, length)
 }
