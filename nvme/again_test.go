@@ -27,7 +27,7 @@ func (r *rig) behind(ice *ice, fs []umem.Frame, target uint32) uint32 {
 	r.check(r.queue.Kick())
 	testenv.Wait(r, 10*time.Second, "a write to reach the frozen disk", stuckInFreeze)
 	for i := range r.queue.ops {
-		if o := &r.queue.ops[i]; o.flying && o.block == 4096 {
+		if o := &r.queue.ops[i]; o.inFlight && o.block == 4096 {
 			return uint32(i)
 		}
 	}

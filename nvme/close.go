@@ -66,7 +66,7 @@ func (q *Queue) retract() {
 	for sq.next != head {
 		sq.next--
 		if data := sq.sqes[(sq.next&sq.mask)<<q.ring.wide].userData; data != cancelData {
-			q.land(uint32(data), unix.ECANCELED)
+			q.completeOp(uint32(data), unix.ECANCELED)
 		}
 	}
 	sq.tail.Store(sq.next)
@@ -76,10 +76,10 @@ func (q *Queue) retract() {
 // complete at once, and gives up if the kernel refuses.
 func (q *Queue) drain(end time.Time) {
 	q.fault = nil
-	for asked := false; q.flying > 0 && q.fault == nil && time.Now().Before(end); asked = true {
+	for asked := false; q.inFlight > 0 && q.fault == nil && time.Now().Before(end); asked = true {
 		q.enterLimit(1, min(time.Until(end), 50*time.Millisecond))
 		q.harvest()
-		if !asked && q.flying > 0 && q.ring.queued() <= q.ring.sq.mask {
+		if !asked && q.inFlight > 0 && q.ring.queued() <= q.ring.sq.mask {
 			q.ring.push(sqe{opcode: opAsyncCancel, fd: -1, opFlags: cancelAny | cancelAll, userData: cancelData})
 		}
 	}
@@ -124,22 +124,22 @@ const goneLimit = 2 * time.Second
 // any, it unregisters the buffers, and only the rings themselves may outlive the queue.
 func (q *Queue) closeRing(end time.Time) error {
 	limit, free := time.Until(end), false
-	if q.flying == 0 {
-		limit, free = goneLimit, q.reg == nil || q.loose || q.ring.unregisterBuffers() == nil
+	if q.inFlight == 0 {
+		limit, free = goneLimit, q.reg == nil || q.unregistered || q.ring.unregisterBuffers() == nil
 	}
 	gone, err := q.ring.close(limit)
 	switch {
 	case gone:
 	case free:
 		q.ring.memory.abandon()
-	case q.flying > 0:
-		return errors.Join(err, &StuckError{q.flying, q.holder.Held(), q.takeFault()})
+	case q.inFlight > 0:
+		return errors.Join(err, &StuckError{q.inFlight, q.holder.Held(), q.takeFault()})
 	default:
 		return errors.Join(err, errors.New("the kernel still uses the region's memory: end the thread that used the queue and close again"))
 	}
 	err = errors.Join(err, q.ring.gone.close())
 	q.reg.Release()
-	q.ring, q.reg, q.flying = nil, nil, 0
+	q.ring, q.reg, q.inFlight = nil, nil, 0
 	q.stats.publish(q)
 	return err
 }

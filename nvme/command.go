@@ -55,7 +55,7 @@ func (q *Queue) moveCommand(i uint32, n *namespace, s *sqe, c *nvmeCommand) {
 func (q *Queue) aim(vecs []iovec, s *sqe, c *nvmeCommand) {
 	first := vecs[0].base - q.base
 	s.bufIndex, s.opFlags = q.buffers.of(first), cmdFixed
-	fixed := !q.loose && !q.targets[s.fd].unfixed
+	fixed := !q.unregistered && !q.targets[s.fd].unfixed
 	if len(vecs) == 1 && q.buffers.same(first, vecs[0].len) {
 		c.addr, c.dataLen = vecs[0].base, uint32(vecs[0].len)
 	} else {

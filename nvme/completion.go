@@ -58,12 +58,12 @@ func (q *Queue) giveOne(dst []umem.Frame, from *fifo) int {
 // harvest reads all completions. If there are none but the kernel says that some wait inside it,
 // harvest asks for them.
 func (q *Queue) harvest() {
-	if q.flying == 0 { // true also if the ring is closed
+	if q.inFlight == 0 { // true also if the ring is closed
 		return
 	}
 	n := q.ring.ready()
 	if n == 0 {
-		if !q.ring.wants() {
+		if !q.ring.needsGetEvents() {
 			return
 		}
 		q.enter(0)
@@ -86,7 +86,7 @@ func (q *Queue) complete(c cqe) {
 		return
 	}
 	i := uint32(c.userData)
-	if uint64(i) >= uint64(len(q.ops)) || !q.ops[i].flying || q.ops[i].gen != uint32(c.userData>>32) {
+	if uint64(i) >= uint64(len(q.ops)) || !q.ops[i].inFlight || q.ops[i].gen != uint32(c.userData>>32) {
 		q.fault = errStray
 		return
 	}
@@ -104,15 +104,15 @@ func (q *Queue) complete(c cqe) {
 		q.issue(i)
 		return
 	}
-	q.land(i, errno)
+	q.completeOp(i, errno)
 }
 
-// land ends an operation that the kernel has completed.
-func (q *Queue) land(i uint32, errno unix.Errno) {
+// completeOp ends an operation that the kernel has completed.
+func (q *Queue) completeOp(i uint32, errno unix.Errno) {
 	o := &q.ops[i]
-	o.flying = false
-	q.flying--
-	q.targets[o.target].flying--
+	o.inFlight = false
+	q.inFlight--
+	q.targets[o.target].inFlight--
 	q.finish(i, errno)
 }
 

@@ -59,14 +59,14 @@ func roundTrip(t *testing.T, target TargetConfig, c Config) {
 // model is the expected content of a target, and the operations in flight.
 type model struct {
 	*rig
-	t       *rapid.T
-	target  []uint32
-	content [][]byte
-	busy    map[uint64]bool // target<<32 | block number
-	hand    []umem.Frame
-	flying  int // frames
-	flushes int
-	seed    uint64
+	t        *rapid.T
+	target   []uint32
+	content  [][]byte
+	busy     map[uint64]bool // target<<32 | block number
+	hand     []umem.Frame
+	inFlight int // frames
+	flushes  int
+	seed     uint64
 }
 
 const (
@@ -91,7 +91,7 @@ func TestRandom(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			m.step()
 		}
-		for m.flying > 0 || m.flushes > 0 {
+		for m.inFlight > 0 || m.flushes > 0 {
 			m.kick()
 			m.harvest(64)
 		}
@@ -142,7 +142,7 @@ func (m *model) begin(write bool) {
 		return
 	}
 	m.hand = m.hand[n:]
-	m.flying += n
+	m.inFlight += n
 	for i := range fs {
 		m.busy[uint64(at)<<32|uint64(first+i)] = true
 		if write {
@@ -190,7 +190,7 @@ func (m *model) back(f umem.Frame) (at int, block uint64) {
 	s := m.region.Side(f)
 	delete(m.busy, s.Token<<32|s.Block/modelBlock)
 	m.hand = append(m.hand, umem.Frame{Addr: f.Addr, Len: f.Len})
-	m.flying--
+	m.inFlight--
 	return int(s.Token), s.Block
 }
 

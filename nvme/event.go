@@ -59,7 +59,7 @@ func (q *Queue) openEvent() error {
 
 // pending reports whether there is something to return.
 func (q *Queue) pending() bool {
-	return !q.read.empty() || !q.written.empty() || !q.flushed.empty() || q.ring.ready() > 0 || q.ring.wants()
+	return !q.read.empty() || !q.written.empty() || !q.flushed.empty() || q.ring.ready() > 0 || q.ring.needsGetEvents()
 }
 
 // raise sets the event. A full counter counts as set.

@@ -12,7 +12,7 @@ import (
 func (q *Queue) gather(i uint32, s *sqe) {
 	o := &q.ops[i]
 	vecs := q.scratch.pieces[int(i)*q.pieces:][:0:q.pieces]
-	skip, fixed := o.done, !q.loose
+	skip, fixed := o.done, !q.unregistered
 	for _, f := range q.chain(i) {
 		n := uint64(f.Len)
 		if skip >= n {
@@ -84,7 +84,7 @@ func (k kind) String() string {
 // detects a completion of an earlier use.
 type op struct {
 	kind     kind
-	flying   bool  // the kernel has it
+	inFlight bool  // the kernel has it
 	repeated bool  // it was submitted again with its pages pinned
 	durable  bool  // a write that must be on stable storage when it completes
 	way      uint8 // how a discard was requested

@@ -23,14 +23,14 @@ const minBlock = 4096
 
 // outside is the memory of a queue that is not the region's.
 type outside struct {
-	memory []byte
-	base   uint64 // address of its first byte
-	from   uint64 // first address of its frames: the region's size
-	size   uint64
-	mask   uint64 // of an offset in a block
-	sides  []umem.Side
-	loose  bool   // it is not registered
-	first  uint16 // number of its first registered buffer
+	memory       []byte
+	base         uint64 // address of its first byte
+	from         uint64 // first address of its frames: the region's size
+	size         uint64
+	mask         uint64 // of an offset in a block
+	sides        []umem.Side
+	unregistered bool   // it is not registered
+	first        uint16 // number of its first registered buffer
 }
 
 // newOutside checks the memory. No block crosses a boundary of registered buffers.

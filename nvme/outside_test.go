@@ -37,7 +37,7 @@ func TestOutside(t *testing.T) {
 		if !r.queue.Granted().Outside {
 			t.Fatal("the memory is not registered")
 		}
-		r.queue.outside.loose = loose
+		r.queue.outside.unregistered = loose
 		dest, index := r.open(fileTarget(t, (n+1)*outsideBlock))
 		at := func(i int) umem.Frame {
 			f := umem.Frame{Addr: r.region.Size() + uint64(i)*outsideBlock + 512, Len: outsideBlock - 1024}

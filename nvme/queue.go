@@ -14,39 +14,39 @@ import (
 // Queue is one io_uring with the region's memory registered. It implements
 // umem.Port.
 type Queue struct {
-	name    string
-	region  *umem.Region
-	worker  *umem.Holder
-	holder  *umem.Holder
-	ring    *ring
-	scratch *scratch
-	reg     *umem.Registration
-	base    uint64 // address of the region's first byte
-	size    uint64 // bytes of the region
-	buffers bufferNumbers
-	outside outside
-	loose   bool // the region is not registered
-	granted Granted
-	enabled bool
-	closed  bool
-	fault   error // the next Kick returns it
+	name         string
+	region       *umem.Region
+	worker       *umem.Holder
+	holder       *umem.Holder
+	ring         *ring
+	scratch      *scratch
+	reg          *umem.Registration
+	base         uint64 // address of the region's first byte
+	size         uint64 // bytes of the region
+	buffers      bufferNumbers
+	outside      outside
+	unregistered bool // the region is not registered
+	granted      Granted
+	enabled      bool
+	closed       bool
+	fault        error // the next Kick returns it
 
-	ops     []op
-	frames  []umem.Frame // pieces frames for each of ops
-	pieces  int          // largest number of frames of an operation
-	depth   int          // largest number of reads and writes at a time
-	most    int          // largest number of frames at a time
-	held    int          // frames in the queue
-	moves   int          // reads and writes in the queue
-	flushes int          // flushes, discards and zeroings in the queue
-	free    []uint32     // numbers of ops not in use, a stack
-	flying  int          // operations that the kernel has
-	read    fifo         // completed reads, for Recv
-	written fifo         // completed writes, for Reap
-	flushed fifo         // completed flushes, discards and zeroings
-	targets []place
-	stats   stats
-	event   event
+	ops      []op
+	frames   []umem.Frame // pieces frames for each of ops
+	pieces   int          // largest number of frames of an operation
+	depth    int          // largest number of reads and writes at a time
+	most     int          // largest number of frames at a time
+	held     int          // frames in the queue
+	moves    int          // reads and writes in the queue
+	flushes  int          // flushes, discards and zeroings in the queue
+	free     []uint32     // numbers of ops not in use, a stack
+	inFlight int          // operations that the kernel has
+	read     fifo         // completed reads, for Recv
+	written  fifo         // completed writes, for Reap
+	flushed  fifo         // completed flushes, discards and zeroings
+	targets  []place
+	stats    stats
+	event    event
 
 	closeTimeout time.Duration // limit of Close
 }
@@ -120,13 +120,13 @@ func (q *Queue) registerRegion(without feature) error {
 	}
 	err := q.ring.registerBuffers(buffers)
 	if (errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EOPNOTSUPP)) && len(beside) > 0 { // ENOMEM: beyond LimitMEMLOCK
-		err, q.outside.loose = q.ring.registerBuffers(inside), true
+		err, q.outside.unregistered = q.ring.registerBuffers(inside), true
 	}
 	if err == nil && without&featureDeviceMemory != 0 {
 		err = errors.Join(q.ring.unregisterBuffers(), unix.EOPNOTSUPP)
 	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		err, q.loose = nil, true
+		err, q.unregistered = nil, true
 	}
 	if err != nil {
 		return fmt.Errorf("register %d bytes in %d buffers: %w", q.size+q.outside.size, len(buffers), explainBuffers(err))
@@ -156,7 +156,7 @@ func (r *ring) granted(without feature) Granted {
 // Granted returns what the kernel granted.
 func (q *Queue) Granted() Granted {
 	g := q.granted
-	g.Region, g.Outside = !q.loose, !q.outside.loose
+	g.Region, g.Outside = !q.unregistered, !q.outside.unregistered
 	return g
 }
 

@@ -202,9 +202,9 @@ func (r *ring) completion(head uint32) cqe { return r.cq.cqes[(head&r.cq.mask)<<
 // queued returns the number of submissions that the kernel has not read.
 func (r *ring) queued() uint32 { return r.sq.next - r.sq.head.Load() }
 
-// wants reports whether completions wait inside the kernel for an
+// needsGetEvents reports whether completions wait inside the kernel for an
 // io_uring_enter with IORING_ENTER_GETEVENTS.
-func (r *ring) wants() bool { return r.sq.flags.Load()&(sqTaskrun|sqCQOverflow) != 0 }
+func (r *ring) needsGetEvents() bool { return r.sq.flags.Load()&(sqTaskrun|sqCQOverflow) != 0 }
 
 // ready returns the number of completions to read.
 func (r *ring) ready() uint32 { return r.cq.tail.Load() - r.cq.head.Load() }

@@ -39,7 +39,7 @@ func (s *stats) answered(status Status) { s.statuses[status&statusBits].Add(1) }
 
 // publish publishes the numbers that changed.
 func (s *stats) publish(q *Queue) {
-	s.Own.InFlight = uint64(q.flying)
+	s.Own.InFlight = uint64(q.inFlight)
 	s.Publish()
 }
 

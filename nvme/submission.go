@@ -120,10 +120,10 @@ func (q *Queue) check(o *op, fs []umem.Frame) unix.Errno {
 // issue queues a submission for the rest of an operation.
 func (q *Queue) issue(i uint32) {
 	o := &q.ops[i]
-	if !o.flying {
-		o.flying = true
-		q.flying++
-		q.targets[o.target].flying++
+	if !o.inFlight {
+		o.inFlight = true
+		q.inFlight++
+		q.targets[o.target].inFlight++
 	}
 	switch {
 	case q.targets[o.target].target.node != nil:
@@ -152,13 +152,13 @@ func (q *Queue) moveEntry(i uint32) sqe {
 		if q.outside.has(f) {
 			s.addr, s.bufIndex = q.outside.place(f)
 			s.addr, s.len = s.addr+o.done, f.Len-uint32(o.done)
-			if q.outside.loose {
+			if q.outside.unregistered {
 				q.pinNow(o.kind, &s)
 			}
 			return s
 		}
 		s.addr, s.len, s.bufIndex = q.base+f.Addr+o.done, f.Len-uint32(o.done), q.buffers.of(f.Addr)
-		if q.loose {
+		if q.unregistered {
 			q.pinNow(o.kind, &s)
 		}
 	} else {
@@ -194,7 +194,7 @@ func (q *Queue) Kick() error {
 
 // mustEnter reports whether a system call is necessary to submit the queued operations.
 func (q *Queue) mustEnter() bool {
-	return q.ring.wants() || q.ring.queued() > 0
+	return q.ring.needsGetEvents() || q.ring.queued() > 0
 }
 
 // Wait is Kick that sleeps, in the same system call, until there is a completion for Recv, Reap or
@@ -216,7 +216,7 @@ func (q *Queue) WaitFor(n int, limit time.Duration) error {
 	if !q.idle() {
 		return q.Kick()
 	}
-	least := uint32(min(max(n, 1), q.flying))
+	least := uint32(min(max(n, 1), q.inFlight))
 	if limit < 0 {
 		q.enter(least)
 	} else {
@@ -228,7 +228,7 @@ func (q *Queue) WaitFor(n int, limit time.Duration) error {
 
 // idle reports whether operations are in flight and nothing can be returned yet.
 func (q *Queue) idle() bool {
-	return q.flying > 0 && q.read.empty() && q.written.empty() && q.flushed.empty() && q.ring.ready() == 0
+	return q.inFlight > 0 && q.read.empty() && q.written.empty() && q.flushed.empty() && q.ring.ready() == 0
 }
 
 // enter submits and collects completions, waiting for least of them.

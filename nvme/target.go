@@ -292,7 +292,7 @@ type place struct {
 	target     *Target
 	offsetMask uint64
 	memoryMask uint64
-	flying     int
+	inFlight   int
 	unfixed    bool  // the kernel does not accept registered huge pages for commands of this node
 	discards   uint8 // how to discard on a block device
 }
@@ -347,8 +347,8 @@ func (q *Queue) Remove(i uint32) error {
 		return fmt.Errorf("remove target %d from block queue %s: there is none", i, q.name)
 	}
 	p := &q.targets[i]
-	if p.flying > 0 {
-		return fmt.Errorf("remove %s from block queue %s: %d operations are in flight: reap them first", p.target.path, q.name, p.flying)
+	if p.inFlight > 0 {
+		return fmt.Errorf("remove %s from block queue %s: %d operations are in flight: reap them first", p.target.path, q.name, p.inFlight)
 	}
 	if err := q.ring.setFile(i, -1); err != nil {
 		return fmt.Errorf("remove %s from block queue %s: %w", p.target.path, q.name, explainThread(err))

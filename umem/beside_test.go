@@ -12,7 +12,7 @@ func TestBeside(t *testing.T) {
 	r, _, worker, ring := worldOf(t, Config{Size: 1 << 20})
 	other := r.NewBook("other")
 	hands := newHolder(t, other, OwnerWorker)
-	same, err := other.NewHolderBeside(ring, "other end")
+	same, err := other.NewSharedHolder(ring, "other end")
 	testenv.Must(t, err)
 	fs := take(t, worker, 100)
 	worker.PassTo(ring, fs)
@@ -27,7 +27,7 @@ func TestBeside(t *testing.T) {
 	if c := r.Snapshot(); c.Sum() != r.Frames() {
 		t.Errorf("snapshot counts %v", c)
 	}
-	ring.Yield(same)
+	ring.Merge(same)
 	wantHeld(t, same, 70)
 	if c := r.Snapshot(); c != want {
 		t.Errorf("snapshot counts %v", c)
@@ -39,7 +39,7 @@ func TestBeside(t *testing.T) {
 	if c := audit(t, r); c.Of(OwnerPool) != r.Frames() {
 		t.Errorf("audit counts %v", c)
 	}
-	if _, err := other.NewHolderBeside(same, "late"); err == nil {
+	if _, err := other.NewSharedHolder(same, "late"); err == nil {
 		t.Error("a place beside a closed one")
 	}
 	testenv.Check(t, other.Close())
@@ -49,7 +49,7 @@ func TestBeside(t *testing.T) {
 func TestBesideThatFails(t *testing.T) {
 	r, _, worker, ring := worldOf(t, Config{Size: 1 << 20})
 	other := r.NewBook("other")
-	same, err := other.NewHolderBeside(ring, "other end")
+	same, err := other.NewSharedHolder(ring, "other end")
 	testenv.Must(t, err)
 	fs := take(t, worker, 10)
 	worker.PassTo(ring, fs)
@@ -61,7 +61,7 @@ func TestBesideThatFails(t *testing.T) {
 		t.Errorf("audit counts %v", c)
 	}
 	ring.Close()
-	if _, err := r.NewBook("third").NewHolderBeside(ring, "late"); err == nil {
+	if _, err := r.NewBook("third").NewSharedHolder(ring, "late"); err == nil {
 		t.Error("a place beside a closed one")
 	}
 }

@@ -211,11 +211,11 @@ func (b *Book) publish() {
 	b.seq.Add(1)
 }
 
-// NewHolderBeside makes a holder that shares its frames with another holder, of a book of the same
+// NewSharedHolder makes a holder that shares its frames with another holder, of a book of the same
 // thread: several flows fill and empty one ring. One holder may take out frames that the other put
 // in. Held of each is the number of frames put in through it minus those taken out through it. It
-// may be negative; the sum is right. Each holder ends with Yield, the last one with Close.
-func (b *Book) NewHolderBeside(of *Holder, name string) (*Holder, error) {
+// may be negative; the sum is right. Each holder ends with Merge, the last one with Close.
+func (b *Book) NewSharedHolder(of *Holder, name string) (*Holder, error) {
 	r := b.region
 	if of.book.region != r {
 		return nil, fmt.Errorf("%s is of another region than %s", name, of.name)
@@ -230,9 +230,9 @@ func (b *Book) NewHolderBeside(of *Holder, name string) (*Holder, error) {
 	return h, nil
 }
 
-// Yield removes a holder and adds its count to another holder that shares its frames. It must run
+// Merge removes a holder and adds its count to another holder that shares its frames. It must run
 // on the thread of both.
-func (h *Holder) Yield(to *Holder) {
+func (h *Holder) Merge(to *Holder) {
 	r := h.book.region
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()

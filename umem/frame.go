@@ -122,17 +122,16 @@ func PacketLen(frames []Frame) (n int, bytes uint32) {
 	return 0, 0
 }
 
-// Port is one end of a device as a flow sees it. Four verbs move frames:
+// Port moves frames to and from a device. Supply and Recv receive or read, Send and Reap transmit or write:
 //
-//	Supply   empty frames go to the device, to be filled
-//	Recv     full frames come back from the device
-//	Send     full frames go to the device, to be drained
-//	Reap     drained frames come back from the device
+//	Supply   posts empty frames, for the device to fill
+//	Recv     returns filled frames
+//	Send     posts full frames, for the device to empty
+//	Reap     returns emptied frames
 //
-// The verbs return the number of frames they took or returned. They never block, spin, allocate or
-// log. Frames that a verb took belong to the device; those beyond the count stay with the caller.
-// Frames that a verb returned belong to the caller. The slices belong to the caller and are not
-// kept.
+// Each returns how many frames it moved, and does not block, spin, allocate or log. Posted frames
+// belong to the device; those beyond the count stay with the caller. Returned frames belong to the
+// caller. The slices belong to the caller and are not kept.
 //
 // Messages of several frames are chained with More. Send takes whole messages only. Recv may
 // return the first part of a message in one call and the rest in the next.

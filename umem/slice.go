@@ -73,7 +73,7 @@ func (h *Holder) TakeFrom(p *Part, dst []Frame) int {
 	return h.take(dst, &r.pool.parts[p.number], r.frameSize)
 }
 
-// Protect seals the memfd against everything that could take pages away or change the part behind
+// protect seals the memfd against everything that could take pages away or change the part behind
 // the region's back: its size, the set of seals and, if the program may only read it, writing by
 // anybody but the mappings that exist.
 func (p *Part) protect(readOnly bool) error {

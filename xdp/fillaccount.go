@@ -40,7 +40,7 @@ func (p *Port) join(f *fillAccount) {
 func (p *Port) supplyTogether(empty []umem.Frame) int {
 	f := p.fillAccount
 	n := 0
-	for ; n < len(empty) && empty[n].Addr-p.extents >= p.inThem; n++ {
+	for ; n < len(empty) && empty[n].Addr-p.extents >= p.extentBytes; n++ {
 		f.stash = append(f.stash, empty[n].Addr&^(p.chunk-1))
 	}
 	p.starved = p.starved || p.zeroCopy && len(f.stash) > 0 && !f.ring.pending()
@@ -106,5 +106,5 @@ func (p *Port) withdraw() {
 		}
 	}
 	f.ports = rest
-	p.held.Yield(rest[0].held)
+	p.held.Merge(rest[0].held)
 }

@@ -62,7 +62,7 @@ func (p *Port) Ready() bool {
 // the kernel took and did not use, and if other ports share the fill ring.
 func (p *Port) notePrefetch() {
 	fill := p.rings.fill
-	release.Store64(&p.coming, fill.slots[p.rings.rx.next&(fill.size-1)]+p.lands)
+	release.Store64(&p.coming, fill.slots[p.rings.rx.next&(fill.size-1)]+p.rxOffset)
 }
 
 // queue writes the descriptors of a packet, and records how many of them its frame waits for.

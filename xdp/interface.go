@@ -37,7 +37,7 @@ type Interface struct {
 	seat      int           // its index in the program
 	rank      int           // among the others; the shared interface's lock guards it and the next field
 	selection bpf.Selection // the packets that it wants
-	listens   bool          // whether the program asks its selection; same lock
+	enabled   bool          // whether the program asks its selection; same lock
 	counted   Selected      // its last counters, once the program does not ask its selection; same lock
 
 	since         [bpf.Seats]bpf.Counters // the program's counters when it was opened
@@ -72,7 +72,7 @@ func Open(c Config) (*Interface, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	i := &Interface{config: c, asked: c, shared: &sharedInterface{}, rank: c.Rank, selection: c.selection(), listens: true}
+	i := &Interface{config: c, asked: c, shared: &sharedInterface{}, rank: c.Rank, selection: c.selection(), enabled: true}
 	i.shared.add(i)
 	i.name.Store(&i.config.Interface)
 	if err := i.openAll(); err != nil {
@@ -304,18 +304,18 @@ func (i *Interface) portOf(s *socket, worker, held *umem.Holder) (p *Port, err e
 	p = &Port{
 		iface: i, worker: worker, held: held, region: r, socket: s, rings: &s.rings,
 		limits: c.limits(i.granted, i.device), wake: newWake(c, s.queue), reserve: c.reserve,
-		chunk: uint64(c.chunk()), zeroCopy: i.granted.ZeroCopy, lent: c.Lent, anywhere: c.Shape.Unaligned,
+		chunk: uint64(c.chunk()), zeroCopy: i.granted.ZeroCopy, loaned: c.Lent, unaligned: c.Shape.Unaligned,
 	}
 	p.most = uint32(p.limits.Supply)
-	p.lands = uint64(c.Shape.Offset())
-	p.extents, p.inThem = r.ExtentRange()
+	p.rxOffset = uint64(c.Shape.Offset())
+	p.extents, p.extentBytes = r.ExtentRange()
 	p.failed = make([]umem.Frame, 0, p.limits.Send)
 	if c.Gather {
 		p.due = make([]uint8, r.Size()/p.chunk)
 	}
 	p.clock.on, p.clock.off, p.clock.card = c.Timestamps && i.program != nil, c.Unstamped, i.granted.CardClock
 	if p.times.on = i.granted.SendTimes; s.timed {
-		p.inFront = SendRoom
+		p.txMetadataLen = SendRoom
 	}
 	if p.probe, err = newProbe(); err != nil {
 		held.Close()
@@ -351,13 +351,13 @@ func (i *Interface) Start() error {
 	if err != nil {
 		return err
 	}
-	return i.ask(true)
+	return i.setEnabled(true)
 }
 
 // Stop leaves packets to the kernel again, or to the Interfaces that the program asks next. Packets that
 // wait in the ports stay there, and Recv still returns them. After Stop returns, no further packets arrive.
 func (i *Interface) Stop() error {
-	if err := i.ask(false); err != nil {
+	if err := i.setEnabled(false); err != nil {
 		return err
 	}
 	err := i.eachSocket("stop", func(p *Port) error { return i.program.ClearSocketOf(i.seat, p.socket.queue) })
@@ -399,7 +399,7 @@ func (i *Interface) Select(s bpf.Selection) error {
 	defer i.shared.mu.Unlock()
 	before := i.selection
 	i.selection = s
-	if err := i.shared.arrange(i.program); err != nil {
+	if err := i.shared.updateFilters(i.program); err != nil {
 		i.selection = before
 		return fmt.Errorf("set the filter of %s: %w", i.Name(), err)
 	}
@@ -424,7 +424,7 @@ func (p *Port) Peek(i int) (f umem.Frame, ok bool) {
 // room, if Send would refuse it, outside copy mode, or if memory is lent. The error is Kick's.
 func (p *Port) SendNow(f umem.Frame) (sent bool, err error) {
 	tx := &p.rings.tx
-	if p.closed || p.zeroCopy || p.lent || p.sent >= uint32(p.limits.Send) || tx.room(1) == 0 || f.Len < etherHeader || !p.within(f) {
+	if p.closed || p.zeroCopy || p.loaned || p.sent >= uint32(p.limits.Send) || tx.room(1) == 0 || f.Len < etherHeader || !p.within(f) {
 		return false, nil
 	}
 	f.Options = p.ask(f)
@@ -496,7 +496,7 @@ func (i *Interface) Selected() (s Selected, err error) {
 	defer i.mu.Unlock()
 	i.shared.mu.Lock()
 	defer i.shared.mu.Unlock()
-	if !i.listens {
+	if !i.enabled {
 		return i.counted, nil
 	}
 	if i.closed || i.program == nil {

@@ -27,23 +27,23 @@ type Port struct {
 
 	barrier atomic.Uint32 // a store to it orders memory accesses
 
-	most     uint32       // largest number of frames supplied and not received
-	supplied uint32       // frames supplied and not received
-	sent     uint32       // frames sent, or refused, and not reaped; a gathered packet counts its parts
-	failed   []umem.Frame // refused by Send; Reap returns them
-	due      []uint8      // for each frame, descriptors that it waits for; nil without Config.Gather
-	inside   bool         // the last received frame continues
-	zeroCopy bool         // the card fills frames itself
-	starved  bool         // the fill ring was empty when frames were supplied
-	reserve  uint32       // frames that the kernel must keep, see suit; 0: none
-	reserved bool         // the kernel has the reserve
-	lent     bool         // sent memory stays with the port until Return
-	anywhere bool         // it may lie across chunks
-	extents  uint64       // where extents begin
-	inThem   uint64       // bytes of all extents
-	chunk    uint64       // bytes of a frame, or the largest length of one descriptor
-	lands    uint64       // offset in a frame where a packet begins
-	inFront  uint64       // bytes in front of a sent packet that must be in its frame, too
+	most          uint32       // largest number of frames supplied and not received
+	supplied      uint32       // frames supplied and not received
+	sent          uint32       // frames sent, or refused, and not reaped; a gathered packet counts its parts
+	failed        []umem.Frame // refused by Send; Reap returns them
+	due           []uint8      // for each frame, descriptors that it waits for; nil without Config.Gather
+	inside        bool         // the last received frame continues
+	zeroCopy      bool         // the card fills frames itself
+	starved       bool         // the fill ring was empty when frames were supplied
+	reserve       uint32       // frames that the kernel must keep, see suit; 0: none
+	reserved      bool         // the kernel has the reserve
+	loaned        bool         // sent memory stays with the port until Return
+	unaligned     bool         // it may lie across chunks
+	extents       uint64       // where extents begin
+	extentBytes   uint64       // bytes of all extents
+	chunk         uint64       // bytes of a frame, or the largest length of one descriptor
+	rxOffset      uint64       // offset in a frame where a packet begins
+	txMetadataLen uint64       // bytes in front of a sent packet that must be in its frame, too
 
 	fillAccount *fillAccount // the shared fill ring; nil if the port has always been alone
 
@@ -51,7 +51,7 @@ type Port struct {
 
 	counters counters
 
-	mu      sync.Mutex // guards closing against Stats; verbs do not take it
+	mu      sync.Mutex // guards closing against Stats; the methods of umem.Port do not take it
 	closed  bool
 	final   Stats  // the Stats after Close
 	probe   *probe // reports when the queue is free
@@ -90,7 +90,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 	n = p.rings.fill.room(n)
 	for i := range n {
 		addr := empty[i].Addr
-		if addr-p.extents < p.inThem {
+		if addr-p.extents < p.extentBytes {
 			n = i
 			break
 		}
@@ -217,7 +217,7 @@ func (p *Port) Send(full []umem.Frame) int {
 	if taken == 0 {
 		return 0
 	}
-	if !p.lent {
+	if !p.loaned {
 		p.worker.PassTo(p.held, full[:taken])
 	}
 	p.sent += taken
@@ -258,11 +258,11 @@ func (p *Port) refuse(message []umem.Frame, length uint64) unix.Errno {
 // within reports whether the kernel accepts a descriptor of these bytes: inside a chunk, or, if the
 // port may send from anywhere, at most a chunk's length anywhere in the region.
 func (p *Port) within(f umem.Frame) bool {
-	if p.anywhere {
+	if p.unaligned {
 		return f.Len > 0 && uint64(f.Len) <= p.chunk && f.Addr <= p.region.Size() && uint64(f.Len) <= p.region.Size()-f.Addr
 	}
 	at := f.Addr & (p.chunk - 1)
-	return f.Len > 0 && at >= p.inFront && at+uint64(f.Len) <= p.chunk
+	return f.Len > 0 && at >= p.txMetadataLen && at+uint64(f.Len) <= p.chunk
 }
 
 // etherHeader is the shortest packet that devices accept: ETH_HLEN.
@@ -288,7 +288,7 @@ func (p *Port) Reap(dst []umem.Frame) int {
 	} else {
 		n += p.reapDone(dst[n:])
 	}
-	if n > 0 && !p.lent {
+	if n > 0 && !p.loaned {
 		p.held.PassTo(p.worker, dst[:n])
 	}
 	return n

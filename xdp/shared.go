@@ -17,44 +17,44 @@ import (
 )
 
 // sharedInterface is the common state of the Interfaces of one device. It has the queues and the
-// program. The program asks the Interfaces' selections one after the other. Each Interface has a
-// socket on each queue.
+// program, which evaluates the selections of the Interfaces in the order of members. Each Interface has
+// a socket on each queue.
 type sharedInterface struct {
 	mu        sync.Mutex   // held while an Interface joins, leaves or changes its selection; taken after Interface.mu
-	members   []*Interface // in the order in which the program asks them
+	members   []*Interface // in the order in which the program evaluates their selections
 	programID uint32       // ID of the attached program
 	gone      uint64       // packets that sockets of former members refused
 }
 
-// arrange sets the program's selections to those of the members that are asked. The caller holds mu.
-func (c *sharedInterface) arrange(program *bpf.Program) error {
+// updateFilters sets the program's selections to those of the members that are enabled. The caller holds mu.
+func (c *sharedInterface) updateFilters(program *bpf.Program) error {
 	var all []bpf.Seated
 	for _, m := range c.members {
-		if m.listens {
+		if m.enabled {
 			all = append(all, bpf.Seated{Seat: m.seat, Selection: m.selection})
 		}
 	}
 	return program.Arrange(all)
 }
 
-// ask makes the program ask for the selection, or not. The only member of a device is always asked:
+// setEnabled makes the program evaluate the selection, or not. The only member of a device always is enabled:
 // without sockets nothing arrives.
-func (i *Interface) ask(on bool) error {
+func (i *Interface) setEnabled(on bool) error {
 	c := i.shared
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i.program == nil || i.listens == on || len(c.members) == 1 || !slices.Contains(c.members, i) {
+	if i.program == nil || i.enabled == on || len(c.members) == 1 || !slices.Contains(c.members, i) {
 		return nil
 	}
 	if !on {
 		i.counted, _ = i.selected() // counters that cannot be read count as 0
 	}
-	i.listens = on
+	i.enabled = on
 	err := c.exchange(i)
 	if err == nil || i.isGone() {
 		return nil
 	}
-	i.listens = !on
+	i.enabled = !on
 	return fmt.Errorf("change who takes packets of %s: %w", i.Name(), err)
 }
 
@@ -123,7 +123,7 @@ func (i *Interface) leave() (last bool, err error) {
 	if c.remove(i); len(c.members) == 0 || i.program == nil {
 		return len(c.members) == 0, err
 	}
-	if !i.listens || i.isGone() {
+	if !i.enabled || i.isGone() {
 		return false, err
 	}
 	return false, errors.Join(err, c.exchange(i))
@@ -131,7 +131,7 @@ func (i *Interface) leave() (last bool, err error) {
 
 // exchange sets the selections of all members, through one of them. The caller holds mu.
 func (c *sharedInterface) exchange(i *Interface) error {
-	if err := c.arrange(i.program); err != nil {
+	if err := c.updateFilters(i.program); err != nil {
 		return err
 	}
 	return i.noteProgram()
@@ -326,7 +326,7 @@ func (i *Interface) joinAll(first *Interface) {
 // portBeside makes the port of a socket that shares the fill ring of another port.
 func (i *Interface) portBeside(s *socket, other *Port) (*Port, error) {
 	worker := i.config.holder(s.queue)
-	held, err := worker.Book().NewHolderBeside(other.held, fmt.Sprintf("%s queue %d", i.config.Interface, s.queue))
+	held, err := worker.Book().NewSharedHolder(other.held, fmt.Sprintf("%s queue %d", i.config.Interface, s.queue))
 	if err != nil {
 		return nil, fmt.Errorf("queue %d: %w", s.queue, err)
 	}

@@ -85,7 +85,7 @@ func (r relation) lower(g *generator) cond {
 	if how.negated {
 		c = none(c)
 	}
-	return all(append(checks, c)...)
+	return allOf(append(checks, c)...)
 }
 
 // maxWords is the number of words of scratch memory.
@@ -120,23 +120,23 @@ func (t *term) constant() (uint32, bool) {
 // its left side must exist.
 func (v *valuer) value(t *term) (code []instr, checks []cond) {
 	if n, ok := t.constant(); ok {
-		return []instr{{op: opNumber, k: n}}, nil
+		return []instr{{op: opLdImm, k: n}}, nil
 	}
 	switch t.sign {
 	case 'L':
-		return []instr{{op: opLength}}, nil
+		return []instr{{op: opLdLen}}, nil
 	case 'n':
 		code, checks = v.value(t.kids[0])
-		return append(code, instr{op: opNegate}), checks
+		return append(code, instr{op: opNeg}), checks
 	case '[':
 		return v.bytes(t)
 	}
 	if n, ok := t.kids[1].constant(); ok {
 		code, checks = v.value(t.kids[0])
-		return append(code, instr{op: opMath, sign: t.sign, k: n}), checks
+		return append(code, instr{op: opALU, sign: t.sign, k: n}), checks
 	}
 	code, checks, _ = v.both(t.kids[0], t.kids[1])
-	return append(code, instr{op: opMathX, sign: t.sign}), checks
+	return append(code, instr{op: opALUX, sign: t.sign}), checks
 }
 
 // both returns code that loads one term into A and another into X.
@@ -145,8 +145,8 @@ func (v *valuer) both(a, x *term) (code []instr, checksA, checksX []cond) {
 	word := v.take()
 	second, checksX := v.value(x)
 	v.word--
-	code = append(first, instr{op: opKeep, k: word})
-	return append(append(code, second...), instr{op: opAToX}, instr{op: opRecall, k: word}), checksA, checksX
+	code = append(first, instr{op: opSt, k: word})
+	return append(append(code, second...), instr{op: opTAX}, instr{op: opLdMem, k: word}), checksA, checksX
 }
 
 // take returns a free word.
@@ -168,18 +168,18 @@ func (v *valuer) bytes(t *term) (code []instr, checks []cond) {
 	size := uint8(t.number)
 	switch {
 	case constant && transport:
-		return append(v.headerToX(), instr{op: opLoadAtX, size: size, k: base.offset + index}), checks
+		return append(v.headerToX(), instr{op: opLdInd, size: size, k: base.offset + index}), checks
 	case constant:
 		return load(base.plus(int(index)), int(size)), checks
 	case transport:
 		word := v.take()
 		v.word--
-		code = append(append(append(code, instr{op: opKeep, k: word}), v.headerToX()...),
-			instr{op: opRecall, k: word}, instr{op: opMathX, sign: '+'})
+		code = append(append(append(code, instr{op: opSt, k: word}), v.headerToX()...),
+			instr{op: opLdMem, k: word}, instr{op: opALUX, sign: '+'})
 	case base.variable:
-		code = append(code, instr{op: opRecallToX, k: base.word}, instr{op: opMathX, sign: '+'})
+		code = append(code, instr{op: opLdxMem, k: base.word}, instr{op: opALUX, sign: '+'})
 	}
-	return append(code, instr{op: opAToX}, instr{op: opLoadAtX, size: size, k: base.offset}), checks
+	return append(code, instr{op: opTAX}, instr{op: opLdInd, size: size, k: base.offset}), checks
 }
 
 // layer returns where the bytes of a layer begin. transport: after the IPv4 header. It adds the

@@ -97,7 +97,7 @@ func (a *assembler) begin(blocks []block) {
 	for _, b := range blocks {
 		for _, i := range b.code {
 			uses[i.op] = true
-			if i.op == opRecall || i.op == opRecallToX || i.op == opKeep {
+			if i.op == opLdMem || i.op == opLdxMem || i.op == opSt {
 				words = max(words, i.k+1)
 			}
 		}
@@ -105,7 +105,7 @@ func (a *assembler) begin(blocks []block) {
 	if len(blocks) == 0 {
 		return
 	}
-	if uses[opLength] {
+	if uses[opLdLen] {
 		a.add(asm.StoreMem(asm.R10, frameLength, regLength, asm.Word))
 	}
 	if a.calls = uses[opChain]; a.calls {
@@ -186,9 +186,9 @@ func comparesRaw(l *leaf) bool {
 	seen := false
 	for _, i := range l.code {
 		switch {
-		case i.op == opLoad || i.op == opLoadAtX:
+		case i.op == opLdAbs || i.op == opLdInd:
 			seen = true
-		case seen && (i.op != opMath || i.sign != '&'):
+		case seen && (i.op != opALU || i.sign != '&'):
 			return false
 		}
 	}
@@ -231,36 +231,36 @@ var sizes = map[uint8]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word}
 // instr adds instruction n of code.
 func (a *assembler) instr(code []instr, n int, raw bool) {
 	switch i := code[n]; i.op {
-	case opLoad:
+	case opLdAbs:
 		a.load(regA, i.k, i.size, raw)
-	case opLoadAtX:
+	case opLdInd:
 		a.loadAtX(i, raw)
-	case opHeaderToX:
+	case opLdxMSH:
 		a.load(regX, i.k, 1, true)
 		a.add(asm.And.Imm32(regX, 15), asm.LSh.Imm32(regX, 2))
-	case opNumber:
+	case opLdImm:
 		a.add(asm.Mov.Imm32(regA, int32(i.k)))
-	case opLength:
+	case opLdLen:
 		a.add(asm.LoadMem(regA, asm.R10, frameLength, asm.Word))
-	case opRecall:
+	case opLdMem:
 		a.add(asm.LoadMem(regA, asm.R10, wordAt(i.k), asm.Word))
-	case opRecallToX:
+	case opLdxMem:
 		a.add(asm.LoadMem(regX, asm.R10, wordAt(i.k), asm.Word))
-	case opKeep:
+	case opSt:
 		a.add(asm.StoreMem(asm.R10, wordAt(i.k), regA, asm.Word))
-	case opMath:
+	case opALU:
 		k := i.k
 		if raw {
 			k = network(k&fits(code[:n]), code[:n])
 		}
 		a.add(operations[i.sign].Imm32(regA, int32(k)))
-	case opMathX:
+	case opALUX:
 		a.mathX(i.sign)
-	case opNegate:
+	case opNeg:
 		a.add(asm.Neg.Imm32(regA, 0))
-	case opAToX:
+	case opTAX:
 		a.add(asm.Mov.Reg32(regX, regA))
-	case opXToA:
+	case opTXA:
 		a.add(asm.Mov.Reg32(regA, regX))
 	case opChain:
 		a.chain(i)

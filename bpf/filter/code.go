@@ -5,29 +5,29 @@ package filter
 type opcode uint8
 
 const (
-	opLoad      opcode = iota // A = size bytes of the packet at k
-	opLoadAtX                 // A = size bytes of the packet at X + k
-	opHeaderToX               // X = the length of the IPv4 header at k
-	opNumber                  // A = k
-	opNumberToX               // X = k
-	opLength                  // A = the length of the packet
-	opRecall                  // A = word k
-	opRecallToX               // X = word k
-	opKeep                    // word k = A
-	opMath                    // A = A sign k
-	opMathX                   // A = A sign X
-	opNegate                  // A = -A
-	opAToX                    // X = A
-	opXToA                    // A = X
-	opTag                     // A = the data at offset k beside the packet, on a socket
-	opChain                   // A = the protocol at the end of the headers at k; see chain
+	opLdAbs  opcode = iota // A = size bytes of the packet at k
+	opLdInd                // A = size bytes of the packet at X + k
+	opLdxMSH               // X = the length of the IPv4 header at k
+	opLdImm                // A = k
+	opLdxImm               // X = k
+	opLdLen                // A = the length of the packet
+	opLdMem                // A = word k
+	opLdxMem               // X = word k
+	opSt                   // word k = A
+	opALU                  // A = A sign k
+	opALUX                 // A = A sign X
+	opNeg                  // A = -A
+	opTAX                  // X = A
+	opTXA                  // A = X
+	opTag                  // A = the data at offset k beside the packet, on a socket
+	opChain                // A = the protocol at the end of the headers at k; see chain
 )
 
 // instr is one instruction. A load beyond the end of the packet and a division by zero end the
 // filter, which then rejects the packet.
 type instr struct {
 	op   opcode
-	sign byte  // of opMath and opMathX: + - * / % & | ^, or l and r for shifts
+	sign byte  // of opALU and opALUX: + - * / % & | ^, or l and r for shifts
 	size uint8 // of loads: 1, 2, 4
 	six  bool  // of opChain: IPv6
 	k    uint32
@@ -60,16 +60,16 @@ type cond struct {
 	leaf *leaf
 }
 
-func all(kids ...cond) cond { return cond{op: opAnd, kids: kids} }
-func any(kids ...cond) cond { return cond{op: opOr, kids: kids} }
-func none(c cond) cond      { return cond{op: opNot, kids: []cond{c}} }
+func allOf(kids ...cond) cond { return cond{op: opAnd, kids: kids} }
+func anyOf(kids ...cond) cond { return cond{op: opOr, kids: kids} }
+func none(c cond) cond        { return cond{op: opNot, kids: []cond{c}} }
 
 // pure reports whether code always computes the same from a packet. It does if it follows no
 // headers and uses none of the first words, which keep their values.
 func pure(code []instr, words uint32) bool {
 	for _, i := range code {
 		switch i.op {
-		case opRecall, opRecallToX, opKeep:
+		case opLdMem, opLdxMem, opSt:
 			if i.k < words {
 				return false
 			}
@@ -80,7 +80,7 @@ func pure(code []instr, words uint32) bool {
 	return true
 }
 
-// calculate is opMath; not ok: a division by zero.
+// calculate is opALU; not ok: a division by zero.
 func calculate(sign byte, a, b uint32) (uint32, bool) {
 	switch sign {
 	case '+':

@@ -117,9 +117,9 @@ func (g *generator) id(code []instr) int {
 // load loads size bytes at a place into A.
 func load(at place, size int) []instr {
 	if !at.variable {
-		return []instr{{op: opLoad, size: uint8(size), k: at.offset}}
+		return []instr{{op: opLdAbs, size: uint8(size), k: at.offset}}
 	}
-	return []instr{{op: opRecallToX, k: at.word}, {op: opLoadAtX, size: uint8(size), k: at.offset}}
+	return []instr{{op: opLdxMem, k: at.word}, {op: opLdInd, size: uint8(size), k: at.offset}}
 }
 
 // is tests that a field has a value.
@@ -136,7 +136,7 @@ func (g *generator) masked(at place, size int, value, mask uint32) cond {
 	case 1<<(8*size) - 1:
 		return g.is(at, size, value)
 	}
-	return g.leaf(append(load(at, size), instr{op: opMath, sign: '&', k: mask}), equal, value)
+	return g.leaf(append(load(at, size), instr{op: opALU, sign: '&', k: mask}), equal, value)
 }
 
 // bits tests that a field has any of the bits.
@@ -149,7 +149,7 @@ func (g *generator) field(offset int) place { return g.payload.plus(g.network + 
 
 // upper returns code that loads size bytes after the IPv4 header into A.
 func (g *generator) upper(offset, size int) []instr {
-	return append(g.headerToX(), instr{op: opLoadAtX, size: uint8(size), k: g.field(offset).offset})
+	return append(g.headerToX(), instr{op: opLdInd, size: uint8(size), k: g.field(offset).offset})
 }
 
 // headerToX loads the length of the IPv4 header into X, plus the word that the payload is relative
@@ -157,10 +157,10 @@ func (g *generator) upper(offset, size int) []instr {
 func (g *generator) headerToX() []instr {
 	at := g.field(0)
 	if !at.variable {
-		return []instr{{op: opHeaderToX, k: at.offset}}
+		return []instr{{op: opLdxMSH, k: at.offset}}
 	}
-	return append(load(at, 1), instr{op: opMath, sign: '&', k: 15}, instr{op: opMath, sign: 'l', k: 2},
-		instr{op: opMathX, sign: '+'}, instr{op: opAToX})
+	return append(load(at, 1), instr{op: opALU, sign: '&', k: 15}, instr{op: opALU, sign: 'l', k: 2},
+		instr{op: opALUX, sign: '+'}, instr{op: opTAX})
 }
 
 // ends makes the test for the ends of a packet that the direction names.
@@ -171,8 +171,8 @@ func (d direction) ends(src, dst int, test func(offset int) cond) cond {
 	case destination:
 		return test(dst)
 	case both:
-		return all(test(src), test(dst))
+		return allOf(test(src), test(dst))
 	default:
-		return any(test(src), test(dst))
+		return anyOf(test(src), test(dst))
 	}
 }

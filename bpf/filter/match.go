@@ -65,32 +65,32 @@ func (l *leaf) holds(a, x uint32) bool {
 func (m *Matcher) run(i *instr) (ok bool) {
 	ok = true
 	switch i.op {
-	case opLoad:
+	case opLdAbs:
 		m.a, ok = m.load(0, i.k, i.size)
-	case opLoadAtX:
+	case opLdInd:
 		m.a, ok = m.load(m.x, i.k, i.size)
-	case opHeaderToX:
+	case opLdxMSH:
 		m.x, ok = m.load(0, i.k, 1)
 		m.x = 4 * (m.x & 15)
-	case opNumber:
+	case opLdImm:
 		m.a = i.k
-	case opLength:
+	case opLdLen:
 		m.a = m.length
-	case opRecall:
+	case opLdMem:
 		m.a = m.words[i.k]
-	case opRecallToX:
+	case opLdxMem:
 		m.x = m.words[i.k]
-	case opKeep:
+	case opSt:
 		m.words[i.k] = m.a
-	case opMath:
+	case opALU:
 		m.a, ok = calculate(i.sign, m.a, i.k)
-	case opMathX:
+	case opALUX:
 		m.a, ok = calculate(i.sign, m.a, m.x)
-	case opNegate:
+	case opNeg:
 		m.a = -m.a
-	case opAToX:
+	case opTAX:
 		m.x = m.a
-	case opXToA:
+	case opTXA:
 		m.a = m.x
 	case opChain:
 		m.a, ok = chain(m.packet, *i)

@@ -60,16 +60,16 @@ func (g *generator) linkIs(number int) cond {
 	}
 	switch {
 	case number == sapISO || number == sapIP || number == sapNetBEUI:
-		return all(g.isLLC(), g.is(g.payload, 2, uint32(number)<<8|uint32(number)))
+		return allOf(g.isLLC(), g.is(g.payload, 2, uint32(number)<<8|uint32(number)))
 	case number == sapIPX:
-		return any(g.is(g.linkType, 2, etherIPX), all(g.isLLC(), any(g.snap(0, etherIPX),
+		return anyOf(g.is(g.linkType, 2, etherIPX), allOf(g.isLLC(), anyOf(g.snap(0, etherIPX),
 			g.is(g.payload, 1, sapIPX), g.is(g.payload, 2, 0xffff))))
 	case number == etherATALK:
-		return any(g.is(g.linkType, 2, etherATALK), all(g.isLLC(), g.snap(0x080007, etherATALK)))
+		return anyOf(g.is(g.linkType, 2, etherATALK), allOf(g.isLLC(), g.snap(0x080007, etherATALK)))
 	case number == etherAARP:
-		return any(g.is(g.linkType, 2, etherAARP), all(g.isLLC(), g.snap(0, etherAARP)))
+		return anyOf(g.is(g.linkType, 2, etherAARP), allOf(g.isLLC(), g.snap(0, etherAARP)))
 	case number < etherLeast:
-		return all(g.isLLC(), g.is(g.payload, 1, uint32(number)))
+		return allOf(g.isLLC(), g.is(g.payload, 1, uint32(number)))
 	}
 	return g.is(g.linkType, 2, uint32(number))
 }
@@ -90,7 +90,7 @@ func (g *generator) isLLC() cond { return none(g.leaf(load(g.linkType, 2), atLea
 
 // snap tests for a SNAP header with an organization and one of its protocols.
 func (g *generator) snap(organization, protocol uint32) cond {
-	return all(g.is(g.payload.plus(4), 4, organization<<16|protocol), g.is(g.payload, 4, 0xaaaa0300|organization>>16))
+	return allOf(g.is(g.payload.plus(4), 4, organization<<16|protocol), g.is(g.payload, 4, 0xaaaa0300|organization>>16))
 }
 
 // labelledIs tests the payload after MPLS labels, by its IP version.
@@ -99,7 +99,7 @@ func (g *generator) labelledIs(number int) cond {
 	if !ok {
 		return g.fail("after mpls only IPv4 and IPv6 can be tested", "")
 	}
-	return all(g.masked(g.field(-2), 1, 1, 1), g.masked(g.field(0), 1, version, 0xf0))
+	return allOf(g.masked(g.field(-2), 1, 1, 1), g.masked(g.field(0), 1, version, 0xf0))
 }
 
 // protoIs tests the protocol in IPv4, IPv6, or both. In IPv6 one fragment header may precede it.
@@ -107,25 +107,25 @@ func (g *generator) protoIs(family, number int) cond {
 	v := uint32(number)
 	switch family {
 	case etherIPv4:
-		return all(g.linkIs(etherIPv4), g.is(g.field(9), 1, v))
+		return allOf(g.linkIs(etherIPv4), g.is(g.field(9), 1, v))
 	case etherIPv6:
-		return all(g.linkIs(etherIPv6), any(g.is(g.field(6), 1, v),
-			all(g.is(g.field(6), 1, protoFragment), g.is(g.field(40), 1, v))))
+		return allOf(g.linkIs(etherIPv6), anyOf(g.is(g.field(6), 1, v),
+			allOf(g.is(g.field(6), 1, protoFragment), g.is(g.field(40), 1, v))))
 	}
-	return any(g.protoIs(etherIPv4, number), g.protoIs(etherIPv6, number))
+	return anyOf(g.protoIs(etherIPv4, number), g.protoIs(etherIPv6, number))
 }
 
 // chainIs tests for a protocol after any number of headers.
 func (g *generator) chainIs(family, number int) cond {
 	if family == anyNumber {
-		return any(g.chainIs(etherIPv4, number), g.chainIs(etherIPv6, number))
+		return anyOf(g.chainIs(etherIPv4, number), g.chainIs(etherIPv6, number))
 	}
 	at := g.field(0)
 	if at.variable {
 		return g.fail("protochain is not possible after geneve", "")
 	}
 	code := []instr{{op: opChain, six: family == etherIPv6, k: at.offset, want: uint32(number)}}
-	return all(g.linkIs(family), g.leaf(code, equal, uint32(number)))
+	return allOf(g.linkIs(family), g.leaf(code, equal, uint32(number)))
 }
 
 // hostIs tests IPv4 addresses under a mask, of one protocol or of all that have them.
@@ -139,12 +139,12 @@ func (g *generator) hostIs(family int, d direction, address, mask uint32) cond {
 	if g.labels > 0 {
 		return g.hostIs(etherIPv4, d, address, mask)
 	}
-	return any(g.hostIs(etherIPv4, d, address, mask), g.hostIs(etherARP, d, address, mask), g.hostIs(etherRARP, d, address, mask))
+	return anyOf(g.hostIs(etherIPv4, d, address, mask), g.hostIs(etherARP, d, address, mask), g.hostIs(etherRARP, d, address, mask))
 }
 
 func (g *generator) addressIs(family int, d direction, src, dst int, address, mask uint32) cond {
 	return d.ends(src, dst, func(offset int) cond {
-		return all(g.linkIs(family), g.masked(g.field(offset), 4, address, mask))
+		return allOf(g.linkIs(family), g.masked(g.field(offset), 4, address, mask))
 	})
 }
 
@@ -156,7 +156,7 @@ func (g *generator) host6Is(d direction, address, mask [16]byte) cond {
 			kids = append(kids, g.masked(g.field(offset+at), 4,
 				binary.BigEndian.Uint32(address[at:]), binary.BigEndian.Uint32(mask[at:])))
 		}
-		return all(kids...)
+		return allOf(kids...)
 	})
 }
 
@@ -164,7 +164,7 @@ func (g *generator) host6Is(d direction, address, mask [16]byte) cond {
 func (g *generator) macIs(d direction, mac [6]byte) cond {
 	return g.ethernet(func() cond {
 		return d.ends(6, 0, func(offset int) cond {
-			return all(g.is(g.header.plus(offset+2), 4, binary.BigEndian.Uint32(mac[2:])),
+			return allOf(g.is(g.header.plus(offset+2), 4, binary.BigEndian.Uint32(mac[2:])),
 				g.is(g.header.plus(offset), 2, uint32(binary.BigEndian.Uint16(mac[:]))))
 		})
 	})
@@ -178,8 +178,8 @@ func (g *generator) ethernet(test func() cond) cond {
 	case !g.geneve:
 		return test()
 	}
-	same := g.leafX([]instr{{op: opRecall, k: g.header.word}, {op: opRecallToX, k: g.payload.word}}, equal)
-	return all(none(same), test())
+	same := g.leafX([]instr{{op: opLdMem, k: g.header.word}, {op: opLdxMem, k: g.payload.word}}, equal)
+	return allOf(none(same), test())
 }
 
 // portIs tests the ports of one protocol, or of all that have them.
@@ -193,19 +193,19 @@ func (g *generator) portIs(proto int, d direction, low, high uint32) cond {
 		six = append(six, g.ports6(n, d, low, high))
 		four = append(four, g.ports4(n, d, low, high))
 	}
-	return any(all(g.linkIs(etherIPv6), any(six...)), all(g.linkIs(etherIPv4), any(four...)))
+	return anyOf(allOf(g.linkIs(etherIPv6), anyOf(six...)), allOf(g.linkIs(etherIPv4), anyOf(four...)))
 }
 
 // ports6 does not skip extension headers.
 func (g *generator) ports6(proto int, d direction, low, high uint32) cond {
-	return all(g.is(g.field(6), 1, uint32(proto)), d.ends(40, 42, func(offset int) cond {
+	return allOf(g.is(g.field(6), 1, uint32(proto)), d.ends(40, 42, func(offset int) cond {
 		return g.within(load(g.field(offset), 2), low, high)
 	}))
 }
 
 // ports4 matches no fragment but the first.
 func (g *generator) ports4(proto int, d direction, low, high uint32) cond {
-	return all(g.is(g.field(9), 1, uint32(proto)), g.first(), d.ends(0, 2, func(offset int) cond {
+	return allOf(g.is(g.field(9), 1, uint32(proto)), g.first(), d.ends(0, 2, func(offset int) cond {
 		return g.within(g.upper(offset, 2), low, high)
 	}))
 }
@@ -218,5 +218,5 @@ func (g *generator) within(code []instr, low, high uint32) cond {
 	if low == high {
 		return g.leaf(code, equal, low)
 	}
-	return all(g.leaf(code, atLeast, low), none(g.leaf(code, above, high)))
+	return allOf(g.leaf(code, atLeast, low), none(g.leaf(code, above, high)))
 }

@@ -133,7 +133,7 @@ func sized(sign string, how compare, negated bool) func(*parser) (*node, error) 
 		}
 		p.take()
 		return leafNode(name.offset, fmt.Sprintf("len %s %d", sign, n), func(g *generator) cond {
-			c := g.leaf([]instr{{op: opLength}}, how, n)
+			c := g.leaf([]instr{{op: opLdLen}}, how, n)
 			if negated {
 				return none(c)
 			}

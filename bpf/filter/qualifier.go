@@ -130,11 +130,11 @@ func (q qualifiers) cast() (*node, error) {
 		}), nil
 	case q.kind == "multicast" && q.proto == "ip":
 		return leafNode(q.offset, "ip multicast", func(g *generator) cond {
-			return all(g.linkIs(etherIPv4), g.leaf(load(g.field(16), 1), atLeast, 224))
+			return allOf(g.linkIs(etherIPv4), g.leaf(load(g.field(16), 1), atLeast, 224))
 		}), nil
 	case q.kind == "multicast" && q.proto == "ip6":
 		return leafNode(q.offset, "ip6 multicast", func(g *generator) cond {
-			return all(g.linkIs(etherIPv6), g.is(g.field(24), 1, 0xff))
+			return allOf(g.linkIs(etherIPv6), g.is(g.field(24), 1, 0xff))
 		}), nil
 	case q.proto == "ip":
 		return nil, &Error{offset: q.offset, problem: "\"ip broadcast\" is not supported: packets do not say the mask of their network",

@@ -74,7 +74,7 @@ func (a *socketAssembler) clear(blocks []block) {
 	words := uint32(0)
 	for _, b := range blocks {
 		for _, i := range b.code {
-			if i.op == opRecall || i.op == opRecallToX || i.op == opKeep {
+			if i.op == opLdMem || i.op == opLdxMem || i.op == opSt {
 				words = max(words, i.k+1)
 			}
 		}
@@ -171,9 +171,9 @@ var socketSigns = map[byte]uint16{
 
 // socketCodes are the operations that have a code of their own, whose operand is k.
 var socketCodes = map[opcode]uint16{
-	opHeaderToX: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, opNumber: unix.BPF_LD | unix.BPF_IMM, opNumberToX: unix.BPF_LDX | unix.BPF_IMM,
-	opLength: unix.BPF_LD | unix.BPF_W | unix.BPF_LEN, opRecall: unix.BPF_LD | unix.BPF_MEM, opRecallToX: unix.BPF_LDX | unix.BPF_MEM, opKeep: unix.BPF_ST,
-	opNegate: unix.BPF_ALU | unix.BPF_NEG, opAToX: unix.BPF_MISC | unix.BPF_TAX, opXToA: unix.BPF_MISC | unix.BPF_TXA,
+	opLdxMSH: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, opLdImm: unix.BPF_LD | unix.BPF_IMM, opLdxImm: unix.BPF_LDX | unix.BPF_IMM,
+	opLdLen: unix.BPF_LD | unix.BPF_W | unix.BPF_LEN, opLdMem: unix.BPF_LD | unix.BPF_MEM, opLdxMem: unix.BPF_LDX | unix.BPF_MEM, opSt: unix.BPF_ST,
+	opNeg: unix.BPF_ALU | unix.BPF_NEG, opTAX: unix.BPF_MISC | unix.BPF_TAX, opTXA: unix.BPF_MISC | unix.BPF_TXA,
 }
 
 // instr translates an instruction. A load beyond every packet rejects, as does a division by zero.
@@ -182,16 +182,16 @@ func (a *socketAssembler) instr(i instr) []unix.SockFilter {
 	switch i.op {
 	case opTag:
 		return one(unix.BPF_LD|unix.BPF_H|unix.BPF_ABS, i.k)
-	case opLoad, opHeaderToX:
+	case opLdAbs, opLdxMSH:
 		if i.k > maxOffset {
 			return []unix.SockFilter{a.end(reject)}
 		}
-		if i.op == opLoad {
+		if i.op == opLdAbs {
 			return one(unix.BPF_LD|socketSizes[i.size]|unix.BPF_ABS, i.k)
 		}
-	case opLoadAtX:
+	case opLdInd:
 		return one(unix.BPF_LD|socketSizes[i.size]|unix.BPF_IND, i.k)
-	case opMath:
+	case opALU:
 		switch {
 		case i.k == 0 && (i.sign == '/' || i.sign == '%'):
 			return []unix.SockFilter{a.end(reject)}
@@ -199,7 +199,7 @@ func (a *socketAssembler) instr(i instr) []unix.SockFilter {
 			return one(unix.BPF_LD|unix.BPF_IMM, 0)
 		}
 		return one(unix.BPF_ALU|socketSigns[i.sign]|unix.BPF_K, i.k)
-	case opMathX:
+	case opALUX:
 		return one(unix.BPF_ALU|socketSigns[i.sign]|unix.BPF_X, 0)
 	}
 	return one(socketCodes[i.op], i.k)

@@ -61,7 +61,7 @@ func collapse(p program) program {
 
 // keeps reports whether a test stores something that later tests may read.
 func (l *leaf) keeps() bool {
-	return l.id == 0 && slices.ContainsFunc(l.code, func(i instr) bool { return i.op == opKeep })
+	return l.id == 0 && slices.ContainsFunc(l.code, func(i instr) bool { return i.op == opSt })
 }
 
 // thread shortens the paths through a program and removes the blocks that no path reaches.
@@ -134,7 +134,7 @@ func learn(facts []fact, b *block, answer bool) []fact {
 // decide derives the answer of a block from facts, or from the block alone if it compares two numbers.
 func decide(facts []fact, b block) (answer, known bool) {
 	switch {
-	case len(b.code) == 1 && b.code[0].op == opNumber && !b.withX:
+	case len(b.code) == 1 && b.code[0].op == opLdImm && !b.withX:
 		return b.holds(b.code[0].k, 0), true
 	case b.id == 0:
 		return false, false

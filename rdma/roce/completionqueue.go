@@ -56,7 +56,7 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	}
 	q.dev.progress(polling)
 	n, err = q.cq.Poll(dst)
-	if n == 0 && err == nil && q.dev.owes.Load() && q.dev.batches.Load() == 0 {
+	if n == 0 && err == nil && q.dev.txPending.Load() && q.dev.batches.Load() == 0 {
 		q.dev.progress(posting) // the packet was for another queue: no request of this thread will carry the ACK
 	}
 	return n, err

@@ -41,7 +41,7 @@ type datapath struct {
 	loopback loopback
 
 	idle      int  // empty calls of poll in a row
-	owes      bool // packets were received and send was not called since
+	txPending bool // packets were received and send was not called since
 	postponed bool // answer has postponed send once
 	counts    counts
 }
@@ -60,7 +60,7 @@ func (m *datapath) poll() {
 	took := !several && m.fastReceive()
 	m.finishReceive()
 	if took || m.receive() {
-		m.idle, m.owes = 0, m.engine.Busy()
+		m.idle, m.txPending = 0, m.engine.Busy()
 		return
 	}
 	if m.idle++; m.idle%idleRounds == 0 {
@@ -82,7 +82,7 @@ const maxBursts = 8
 // send sends as long as there is room, requests before ACKs. It does all work that can wait after
 // the kernel has the packets.
 func (m *datapath) send() {
-	m.owes = false
+	m.txPending = false
 	for range maxBursts {
 		more := m.sendBurst()
 		if !m.afterBurst() && !more {
@@ -166,7 +166,7 @@ func (d *Device) Begin() { d.batches.Add(1) }
 // End implements rdma.Batcher. It sends even if other threads have not called End yet.
 func (d *Device) End() {
 	d.batches.Add(-1)
-	if d.batched.Swap(false) || d.owes.Load() {
+	if d.heldBack.Swap(false) || d.txPending.Load() {
 		d.progress(posting)
 	}
 }
@@ -177,7 +177,7 @@ func (d *Device) joins() bool {
 	if d.batches.Load() == 0 {
 		return false
 	}
-	d.batched.Store(true)
+	d.heldBack.Store(true)
 	return d.batches.Load() > 0
 }
 
@@ -204,8 +204,8 @@ func (m *datapath) defersACK() bool {
 // answer sends ACKs for what the last poll received. If more packets have arrived it postpones that
 // once, so that one system call carries the ACKs of all of them.
 func (m *datapath) answer(several bool) {
-	if m.owes && (m.postponed || !several) {
+	if m.txPending && (m.postponed || !several) {
 		m.send()
 	}
-	m.postponed = m.owes
+	m.postponed = m.txPending
 }

@@ -32,21 +32,22 @@ type Device struct {
 	// the closed ones.
 	management management
 
-	ports    []*xdp.Port
-	lock     sync.Mutex // of datapath, waiting, pairs and domains; never held while sleeping
-	datapath datapath
-	waiting  map[*transport.CompletionQueue]*completionQueue // those with events
-	pairs    map[*transport.QueuePair]bool                   // the open ones
-	domains  uint32                                          // protection domains made so far
-	missed   atomic.Bool                                     // a thread found the lock taken: its holder does that thread's work
-	owes     atomic.Bool                                     // datapath.owes, for threads without the lock
-	batches  atomic.Int32                                    // calls of Begin without their End
-	batched  atomic.Bool                                     // a posted request waits for an End
-	looks    atomic.Uint32                                   // calls of Progress in a row that found nothing to do
+	ports      []*xdp.Port
+	lock       sync.Mutex // of datapath, waiting, pairs and domains; never held while sleeping
+	datapath   datapath
+	waiting    map[*transport.CompletionQueue]*completionQueue // those with events
+	pairs      map[*transport.QueuePair]bool                   // the open ones
+	domains    uint32                                          // protection domains made so far
+	contended  atomic.Bool                                     // a thread found the lock taken: its holder does that thread's work
+	txPending  atomic.Bool                                     // datapath.txPending, for threads without the lock
+	batches    atomic.Int32                                    // calls of Begin without their End
+	heldBack   atomic.Bool                                     // a posted request waits for an End
+	emptyPolls atomic.Uint32                                   // calls of Progress in a row that found nothing to do
 
-	turns    atomic.Uint64 // counts the times that programs drove the device; written under lock
+	drives   atomic.Uint64 // counts the times that programs drove the device; written under lock
 	eventful atomic.Int32  // the length of waiting
-	relieves atomic.Bool   // flushACKs found the lock taken
+	// ackFlushRequested: a thread wanted to flush coalesced ACKs while another held the lock; the holder flushes them.
+	ackFlushRequested atomic.Bool
 }
 
 // String names the device in errors.

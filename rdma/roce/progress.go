@@ -73,9 +73,9 @@ func (t *progressLoop) run() {
 	d := t.dev
 	for !t.stopping.Load() {
 		d.progress(all)
-		seen := d.turns.Load()
+		seen := d.drives.Load()
 		t.watch()
-		for now := d.turns.Load(); now != seen && !t.wanted.Swap(false) && !d.awaited(); now = d.turns.Load() {
+		for now := d.drives.Load(); now != seen && !t.wanted.Swap(false) && !d.awaited(); now = d.drives.Load() {
 			seen = now
 			t.rest()
 			d.flushACKs()
@@ -168,7 +168,7 @@ func (t *progressLoop) rearm(m *datapath) {
 
 // deadline returns when there is work even if no packet arrives.
 func (m *datapath) deadline() transport.Time {
-	if m.owes || m.engine.Busy() || m.engine.HasDeferredACKs() {
+	if m.txPending || m.engine.Busy() || m.engine.HasDeferredACKs() {
 		return 1
 	}
 	at := forever
@@ -198,18 +198,18 @@ const (
 func (d *Device) progress(w work) {
 	for {
 		if !d.lock.TryLock() {
-			d.missed.Store(true)
+			d.contended.Store(true)
 			if !d.lock.TryLock() {
-				return // the holder of the lock checks missed after it unlocks
+				return // the holder of the lock checks contended after it unlocks
 			}
 		}
-		if d.missed.Load() {
-			d.missed.Store(false)
+		if d.contended.Load() {
+			d.contended.Store(false)
 			w = all
 		}
 		d.do(w)
 		d.lock.Unlock()
-		if !d.missed.Load() {
+		if !d.contended.Load() {
 			return
 		}
 	}
@@ -240,7 +240,7 @@ const (
 // idle reports whether there is nothing to do. It does not take the lock. count belongs to the
 // thread that polls: the number of consecutive calls that found nothing.
 func (d *Device) idle(count *uint32) bool {
-	if d.owes.Load() || d.hasPackets() {
+	if d.txPending.Load() || d.hasPackets() {
 		*count = 0
 		return false
 	}
@@ -260,8 +260,8 @@ func (d *Device) hasPackets() bool {
 
 func (d *Device) do(w work) {
 	m := &d.datapath
-	if d.relieves.Load() {
-		d.relieves.Store(false)
+	if d.ackFlushRequested.Load() {
+		d.ackFlushRequested.Store(false)
 		m.engine.FlushACKs()
 	}
 	switch w {
@@ -280,11 +280,11 @@ func (d *Device) do(w work) {
 func (d *Device) publish(w work) {
 	m := &d.datapath
 	m.engine.Publish()
-	if owes := m.owes || m.engine.Busy(); owes != d.owes.Load() {
-		d.owes.Store(owes)
+	if pending := m.txPending || m.engine.Busy(); pending != d.txPending.Load() {
+		d.txPending.Store(pending)
 	}
 	if w != all {
-		release.Store64(&d.turns, d.turns.Load()+1)
+		release.Store64(&d.drives, d.drives.Load()+1)
 	}
 	d.progressLoop.rearm(m)
 	if !m.engine.Quiet() {
@@ -305,7 +305,7 @@ func (d *Device) locked(f func()) {
 // have left in the meantime.
 func (d *Device) unlock() {
 	d.lock.Unlock()
-	if d.missed.Load() {
+	if d.contended.Load() {
 		d.progress(all)
 	}
 }
@@ -316,18 +316,18 @@ func (d *Device) unlock() {
 // wake-up.
 func (d *Device) flushACKs() {
 	if !d.lock.TryLock() {
-		d.relieves.Store(true)
+		d.ackFlushRequested.Store(true)
 		return
 	}
 	defer d.unlock()
-	d.relieves.Store(false)
+	d.ackFlushRequested.Store(false)
 	if d.datapath.engine.FlushACKs() {
 		d.do(posting)
 	}
 }
 
 // awaited reports whether a program may sleep until a completion arrives. It checks the armed
-// queues and not turns: the program may have posted something after it armed a queue, which counts
+// queues and not drives: the program may have posted something after it armed a queue, which counts
 // as a turn.
 func (d *Device) awaited() bool {
 	if d.eventful.Load() == 0 {
@@ -363,9 +363,9 @@ func (d *Device) announce() {
 // Progress receives packets and sends what is posted, unless another thread is doing so. See
 // rdma.Progresser.
 func (d *Device) Progress() {
-	count := d.looks.Load()
+	count := d.emptyPolls.Load()
 	idle := d.idle(&count)
-	release.Store32(&d.looks, count) // a lost update from another thread does no harm
+	release.Store32(&d.emptyPolls, count) // a lost update from another thread does no harm
 	if !idle {
 		d.progress(polling)
 	}

@@ -41,8 +41,8 @@ func (n neighbour) idle() bool {
 	return n.state == netlink.NUD_NONE || n.state&(netlink.NUD_STALE|netlink.NUD_FAILED) != 0
 }
 
-// silent reports whether the kernel has given up resolving the neighbour.
-func (n neighbour) silent() bool { return n.state&netlink.NUD_FAILED != 0 }
+// failed reports whether the kernel has given up resolving the neighbour.
+func (n neighbour) failed() bool { return n.state&netlink.NUD_FAILED != 0 }
 
 // neighbour looks up one entry: RTM_GETNEIGH with an address, neigh_get in net/core/neighbour.c.
 // The netlink package can only list all entries, and there may be thousands.
@@ -225,7 +225,7 @@ func (i *Interface) await(ctx context.Context, of neighbourKey) (MAC, error) {
 // wait returns when the neighbour's entry may have changed. It fails if the entry will not change.
 func (i *Interface) wait(ctx context.Context, news *waiter, n neighbour) error {
 	const remedy = "(check that it is up and on this link)"
-	if n.silent() {
+	if n.failed() {
 		return fmt.Errorf("%w: %v %s", errUnanswered, news.of.ip, remedy)
 	}
 	t := time.NewTimer(lookAgain)

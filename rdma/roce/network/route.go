@@ -323,7 +323,7 @@ func (k *TrackedRoute) learn(n neighbour) bool {
 	case n.valid():
 		k.route, k.err = k.next, nil
 		k.route.DestinationMAC = n.mac
-	case n.silent() && k.err == nil:
+	case n.failed() && k.err == nil:
 		k.err = fmt.Errorf("%w: %v (check that it is up and on this link)", errUnanswered, k.next.NextHop)
 		return true
 	}

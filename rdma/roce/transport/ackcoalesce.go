@@ -5,16 +5,16 @@ import "github.com/unifiedd/unifiedd/rdma/roce/wire"
 // ackCoalescing delays ACKs so that one ACK can acknowledge several messages, but does not delay a
 // peer that waits for its ACK. It learns how many ACKs a peer can do without: the number without
 // which the peer has continued to send. From time to time it tries twice as many. When a peer has
-// stopped (see yield), the new number is half of those that were delayed.
+// stopped (see flushIdle), the new number is half of those that were delayed.
 type ackCoalescing struct {
-	held     int      // delayed ACKs
-	since    wire.PSN // the expected PSN after the packet of the first one
-	old      int      // held when FlushACKs was last called
-	most     int      // ACKs that one stands for: without these the peer continued to send
-	vain     int      // the number of the last try that made the peer stop; 0: none did
-	stopped  bool     // the last time there were fewer than expected
-	untried  int      // messages until the next try of more
-	interval int      // messages between two tries
+	pending        int      // delayed ACKs
+	firstPSN       wire.PSN // the expected PSN after the packet of the first one
+	pendingAtFlush int      // pending when FlushACKs was last called
+	limit          int      // ACKs that one stands for: without these the peer continued to send
+	failedLimit    int      // the smallest limit at which the peer stalled; 0: none
+	wasIdle        bool     // the last time there were fewer than expected
+	untilProbe     int      // messages until the next try of more
+	interval       int      // messages between two tries
 }
 
 const (
@@ -22,12 +22,12 @@ const (
 	lastTry  = 1 << 14
 )
 
-// impatient is the state of a new connection.
-var impatient = ackCoalescing{most: 1, untried: firstTry, interval: firstTry}
+// noCoalescing is the state of a new connection.
+var noCoalescing = ackCoalescing{limit: 1, untilProbe: firstTry, interval: firstTry}
 
 // scheduleACK acknowledges a packet that asks for it, now or together with later ones.
 func (q *QueuePair) scheduleACK() {
-	q.untried--
+	q.untilProbe--
 	if !q.ack && q.defersACK() {
 		q.engine.lists[holding].add(q)
 		return
@@ -45,34 +45,34 @@ func (q *QueuePair) acknowledge() {
 // a quarter of the packets that the peer may have in flight: a message may have many packets.
 func (q *QueuePair) defersACK() bool {
 	c := &q.engine.config
-	if q.held == 0 {
-		q.old, q.since = 0, q.expected
+	if q.pending == 0 {
+		q.pendingAtFlush, q.firstPSN = 0, q.expected
 	}
-	q.held++
-	if q.held < min(q.wanted(), c.Hold) && q.expected.Distance(q.since) < c.Window/4 {
+	q.pending++
+	if q.pending < min(q.wanted(), c.Hold) && q.expected.Distance(q.firstPSN) < c.Window/4 {
 		return true
 	}
-	if q.stopped = false; q.held > q.most {
-		q.grow()
+	if q.wasIdle = false; q.pending > q.limit {
+		q.raiseLimit()
 	}
 	return false
 }
 
-// wanted returns how many ACKs to delay: most, or twice as many when that is tried.
+// wanted returns how many ACKs to delay: limit, or twice as many when that is tried.
 func (q *QueuePair) wanted() int {
-	if q.untried < 0 {
-		return 2 * q.most
+	if q.untilProbe < 0 {
+		return 2 * q.limit
 	}
-	return q.most
+	return q.limit
 }
 
-// grow records that the peer continued to send with fewer ACKs than before. The next try comes soon
+// raiseLimit records that the peer continued to send with fewer ACKs than before. The next try comes soon
 // only if the number is larger than every number that made the peer stop.
-func (q *QueuePair) grow() {
-	if q.most = q.held; q.most >= q.vain {
-		q.vain, q.interval = 0, firstTry
+func (q *QueuePair) raiseLimit() {
+	if q.limit = q.pending; q.limit >= q.failedLimit {
+		q.failedLimit, q.interval = 0, firstTry
 	}
-	q.untried = q.interval
+	q.untilProbe = q.interval
 }
 
 // HasDeferredACKs reports whether ACKs are delayed.
@@ -83,7 +83,7 @@ func (e *Engine) HasDeferredACKs() bool { return e.lists[holding].n > 0 }
 func (e *Engine) Release() {
 	for l := &e.lists[holding]; l.n > 0; {
 		if q := l.next(); q.holds() {
-			q.yield()
+			q.flushIdle()
 		}
 	}
 }
@@ -96,29 +96,29 @@ func (e *Engine) FlushACKs() (some bool) {
 	for range l.n {
 		switch q := l.next(); {
 		case !q.holds():
-		case q.old == 0:
-			q.old = q.held
+		case q.pendingAtFlush == 0:
+			q.pendingAtFlush = q.pending
 			l.add(q)
-		case q.held > q.old:
-			q.stopped, some = false, true
+		case q.pending > q.pendingAtFlush:
+			q.wasIdle, some = false, true
 			q.acknowledge()
 		default:
-			q.yield()
+			q.flushIdle()
 			some = true
 		}
 	}
 	return some
 }
 
-// yield releases the delayed ACKs. The first time, the peer may just have had nothing left to send.
+// flushIdle releases the delayed ACKs. The first time, the peer may just have had nothing left to send.
 // If it happens twice in a row, or during a try with at least
-// most ACKs delayed, the peer has stopped.
-func (q *QueuePair) yield() {
-	if q.stopped || q.untried < 0 && q.held >= q.most {
-		q.vain, q.interval = max(q.held+1, q.wanted()), min(2*q.interval, lastTry)
-		q.most, q.untried = max(1, q.held/2), q.interval
+// limit ACKs delayed, the peer has stopped.
+func (q *QueuePair) flushIdle() {
+	if q.wasIdle || q.untilProbe < 0 && q.pending >= q.limit {
+		q.failedLimit, q.interval = max(q.pending+1, q.wanted()), min(2*q.interval, lastTry)
+		q.limit, q.untilProbe = max(1, q.pending/2), q.interval
 	}
-	q.stopped = true
+	q.wasIdle = true
 	q.acknowledge()
 }
 
@@ -126,11 +126,11 @@ func (q *QueuePair) yield() {
 // are not acknowledged yet has not continued to send.
 func (q *QueuePair) repeated() {
 	if q.holds() {
-		q.yield()
+		q.flushIdle()
 		return
 	}
 	q.acknowledge()
 }
 
 // holds reports whether ACKs are delayed and the next Send does not send them.
-func (q *QueuePair) holds() bool { return q.held > 0 && !q.ack }
+func (q *QueuePair) holds() bool { return q.pending > 0 && !q.ack }

@@ -27,7 +27,7 @@ func (q *QueuePair) respond(now Time, a *Arrival) {
 	}
 	q.reap()
 	q.checkDrained()
-	if q.State() != rdma.Error && (q.cursor != q.fresh || q.fresh != q.sq.tail.Load()) {
+	if q.State() != rdma.Error && (q.cursor != q.nextWQE || q.nextWQE != q.sq.tail.Load()) {
 		e.lists[sending].add(q)
 	}
 }
@@ -42,7 +42,7 @@ func (q *QueuePair) respondTo(now Time, a *Arrival, w *work) {
 	case isRead && (w.last.Before(h.PSN) || ack && h.Syndrome.IsACK()):
 		q.una = w.first.Add(int(w.got))
 		q.progress(now, before)
-		q.missed(now)
+		q.onImpliedNAK(now)
 	case ack && h.Syndrome.IsACK():
 		q.acknowledged(now, h.PSN, w)
 	case ack && isRead:
@@ -58,7 +58,7 @@ func (q *QueuePair) respondTo(now Time, a *Arrival, w *work) {
 // returns the request of p, or an earlier READ or atomic whose answer was lost, or nil if the queue
 // pair failed.
 func (q *QueuePair) settle(p wire.PSN) *work {
-	for q.head != q.fresh {
+	for q.head != q.nextWQE {
 		w := q.sq.work(q.head)
 		switch {
 		case w.stage == local:
@@ -85,7 +85,7 @@ func (q *QueuePair) progress(now Time, before wire.PSN) {
 	}
 	q.reload()
 	switch {
-	case q.resting:
+	case q.rnrWait:
 	case q.una == q.sent:
 		q.engine.timers.clear(q)
 	default:
@@ -111,10 +111,10 @@ func (q *QueuePair) denied(now Time, s wire.Syndrome, p wire.PSN) {
 	switch {
 	case s.IsRNR():
 		q.engine.count(RNRReceived)
-		q.rest(now, s)
+		q.onRNRNAK(now, s)
 	case s == wire.NAKSequence:
 		q.engine.count(SequenceNAKs)
-		if !q.resting && q.psn != q.una { // otherwise it is about to be retransmitted
+		if !q.rnrWait && q.psn != q.una { // otherwise it is about to be retransmitted
 			q.retry(now)
 		}
 	case s == wire.NAKInvalidRequest:
@@ -133,9 +133,9 @@ func (q *QueuePair) refusal(s rdma.Status) {
 	q.failHead(s)
 }
 
-// rest makes the queue pair wait until the receiver may be ready.
-func (q *QueuePair) rest(now Time, s wire.Syndrome) {
-	if q.resting || q.psn == q.una { // refused before and not retransmitted since
+// onRNRNAK makes the queue pair wait until the receiver may be ready.
+func (q *QueuePair) onRNRNAK(now Time, s wire.Syndrome) {
+	if q.rnrWait || q.psn == q.una { // refused before and not retransmitted since
 		return
 	}
 	switch {
@@ -147,15 +147,15 @@ func (q *QueuePair) rest(now Time, s wire.Syndrome) {
 	default:
 		q.rnrRetries--
 	}
-	q.resting = true
-	q.goBack()
+	q.rnrWait = true
+	q.goBackN()
 	q.engine.timers.set(q, now.After(wire.RNRDelay(s.Value())))
 }
 
-// missed requests a lost answer again, because a later one arrived. It does so only once
+// onImpliedNAK requests a lost answer again, because a later one arrived. It does so only once
 // until something new is acknowledged.
-func (q *QueuePair) missed(now Time) {
-	if q.recovering || q.resting {
+func (q *QueuePair) onImpliedNAK(now Time) {
+	if q.recovering || q.rnrWait {
 		return
 	}
 	q.engine.count(ImpliedNAKs)
@@ -173,18 +173,18 @@ func (q *QueuePair) retry(now Time) {
 	}
 	q.retries--
 	e.count(Retries)
-	q.goBack()
+	q.goBackN()
 	q.await(now)
 	e.lists[sending].add(q)
 }
 
-// goBack continues with the oldest packet that is not acknowledged.
-func (q *QueuePair) goBack() { q.cursor, q.psn, q.quiet = q.head, q.una, 0 }
+// goBackN continues with the oldest packet that is not acknowledged.
+func (q *QueuePair) goBackN() { q.cursor, q.psn, q.sinceAckReq = q.head, q.una, 0 }
 
 // expire handles a deadline that has passed.
 func (q *QueuePair) expire(now Time) {
-	if q.resting {
-		q.resting = false
+	if q.rnrWait {
+		q.rnrWait = false
 		q.engine.lists[sending].add(q)
 		return
 	}
@@ -213,7 +213,7 @@ func (q *QueuePair) answered(now Time, a *Arrival, w *work) {
 		return
 	case d > 0:
 		q.progress(now, before)
-		q.missed(now)
+		q.onImpliedNAK(now)
 		return
 	}
 	if s := q.takeAnswer(a, r, w); s != rdma.Success {
@@ -290,8 +290,8 @@ func (q *QueuePair) retire(s rdma.Status) {
 	if int32(q.cursor-q.head) < 0 {
 		q.cursor = q.head
 	}
-	if int32(q.fresh-q.head) < 0 {
-		q.fresh = q.head
+	if int32(q.nextWQE-q.head) < 0 {
+		q.nextWQE = q.head
 	}
 	q.touch()
 	if wanted {
@@ -301,7 +301,7 @@ func (q *QueuePair) retire(s rdma.Status) {
 
 // reap completes, oldest first, the requests that have no packets and the one that failed locally.
 func (q *QueuePair) reap() {
-	for q.head != q.fresh {
+	for q.head != q.nextWQE {
 		w := q.sq.work(q.head)
 		switch w.stage {
 		case local:

@@ -166,10 +166,10 @@ func (q *QueuePair) TrySend(r *rdma.SendRequest, sges []rdma.SGE, most uint32) (
 
 // sendsNext reports whether a request posted now may be sent at once, and there is room for it.
 func (q *QueuePair) sendsNext() bool {
-	if q.State() != rdma.ReadyToSend || q.config.Transport != rdma.RC || q.resting || q.rate.limited {
+	if q.State() != rdma.ReadyToSend || q.config.Transport != rdma.RC || q.rnrWait || q.rate.limited {
 		return false
 	}
-	if next := q.sq.next; q.cursor != next || q.fresh != next || q.psn.Distance(q.una) >= q.engine.config.Window {
+	if next := q.sq.next; q.cursor != next || q.nextWQE != next || q.psn.Distance(q.una) >= q.engine.config.Window {
 		return false
 	}
 	_, ok := q.sq.reserve()
@@ -206,8 +206,8 @@ func (p *FastSend) Finish() {
 	q.sq.publish()
 	*q.sq.work(at) = work{stage: started, first: q.psn, last: q.psn, length: uint32(len(payload))}
 	q.psn = q.psn.Add(1)
-	q.sent, q.assigned, q.quiet = q.psn, q.psn, 0
-	q.cursor, q.fresh = at+1, at+1
+	q.sent, q.assigned, q.sinceAckReq = q.psn, q.psn, 0
+	q.cursor, q.nextWQE = at+1, at+1
 	e.given++
 	e.count(PacketsSent)
 	if q.timer.deadline == never {

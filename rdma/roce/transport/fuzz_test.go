@@ -36,7 +36,7 @@ func (v *victim) begin(t tb) {
 	copy(e.memory(0, extentSize), v.was)
 	for _, o := range []options{{}, {loans: 6}, {transport: rdma.UC}, {transport: rdma.UD}, {transport: rdma.UD, loans: 2}} {
 		a, _ := w.pair(o)
-		a.most = 3
+		a.limit = 3
 		v.pairs = append(v.pairs, a)
 		for i := range 2 {
 			if a.loans == nil {

@@ -51,12 +51,12 @@ func (h *holder) expect(what string, acks, completed uint64) {
 
 // patient sends messages until one ACK of the receiver stands for most of them.
 func (h *holder) patient(most int) {
-	for h.b.most < most {
+	for h.b.limit < most {
 		h.message(1)
 	}
 	h.acks = h.receiver().Count(AcksSent)
-	if h.b.most != most || h.b.held > 0 || uint64(len(h.w.ends[0].done)) != h.sent {
-		h.Fatalf("%d at once, %d kept back", h.b.most, h.b.held)
+	if h.b.limit != most || h.b.pending > 0 || uint64(len(h.w.ends[0].done)) != h.sent {
+		h.Fatalf("%d at once, %d kept back", h.b.limit, h.b.pending)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestHoldTriesFew(t *testing.T) {
 		waits := 0
 		for range 100 * firstTry {
 			h.message(1)
-			if h.b.held == stop && !h.b.ack {
+			if h.b.pending == stop && !h.b.ack {
 				h.receiver().Release()
 				waits++
 			}
@@ -160,8 +160,8 @@ func TestHoldRepeats(t *testing.T) {
 		h.b.repeated()
 	}
 	h.expect("it is told once", 1, h.sent)
-	if h.b.most != 8 || h.b.interval != firstTry {
-		t.Errorf("%d at once and %d until the next try, of a peer that stopped once", h.b.most, h.b.interval)
+	if h.b.limit != 8 || h.b.interval != firstTry {
+		t.Errorf("%d at once and %d until the next try, of a peer that stopped once", h.b.limit, h.b.interval)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestFlushACKs(t *testing.T) {
 			h.expect(what, 1, h.sent)
 			return
 		}
-		h.expect(what, 0, h.sent-uint64(h.b.held))
+		h.expect(what, 0, h.sent-uint64(h.b.pending))
 	}
 	relieve("nothing is kept back", false)
 	h.message(2)
@@ -197,15 +197,15 @@ func TestFlushACKs(t *testing.T) {
 		h.message(1)
 		relieve("and a third, slowly", true)
 	}
-	if h.b.most != 4 {
-		t.Errorf("%d at once, of a peer that is slow", h.b.most)
+	if h.b.limit != 4 {
+		t.Errorf("%d at once, of a peer that is slow", h.b.limit)
 	}
 	for range 2 {
 		h.message(3)
 		relieve("three", false)
 		relieve("and no more", true)
 	}
-	if h.b.most != 1 {
-		t.Errorf("%d at once, of a peer that stopped twice at three", h.b.most)
+	if h.b.limit != 1 {
+		t.Errorf("%d at once, of a peer that stopped twice at three", h.b.limit)
 	}
 }

@@ -201,7 +201,7 @@ func drawModel(t *rapid.T) *model {
 	}
 	o.tweak = drawAttributes(t)
 	a, b := w.pair(o)
-	a.most, b.most = rapid.IntRange(1, 9).Draw(t, "most"), rapid.IntRange(1, 9).Draw(t, "most")
+	a.limit, b.limit = rapid.IntRange(1, 9).Draw(t, "most"), rapid.IntRange(1, 9).Draw(t, "most")
 	w.soon = a.Query().Retries == 0 // a sender without retries needs its ACK before the timeout
 	m := &model{w, o, [2]*side{newSide(w.ends[0], a), newSide(w.ends[1], b)}}
 	for i, s := range m.sides {

@@ -334,7 +334,7 @@ func (q *QueuePair) reset() {
 	q.receive.taken = false
 	q.requester = requester{}
 	at := q.sq.discard()
-	q.head, q.cursor, q.fresh = at, at, at
+	q.head, q.cursor, q.nextWQE = at, at, at
 	clear(q.sq.works)
 	if q.rq != nil && !q.rq.shared {
 		q.rq.discard()

@@ -13,30 +13,30 @@ import (
 
 // requester is the state of a queue pair's own requests. Indices are those of the send queue:
 //
-//	head <= cursor <= fresh <= tail
+//	head <= cursor <= nextWQE <= tail
 //
-// Requests from head to fresh have begun. Those from cursor on have packets to send, for the first time or again.
+// Requests from head to nextWQE have begun. Those from cursor on have packets to send, for the first time or again.
 // For the packet numbers of RC:
 //
 //	una <= psn <= assigned, and una <= sent <= assigned
 type requester struct {
 	head     uint32   // the oldest request not completed
 	cursor   uint32   // the request whose packets are next
-	fresh    uint32   // the first request not begun
+	nextWQE  uint32   // the first request not begun
 	una      wire.PSN // the first packet not acknowledged
 	psn      wire.PSN // of the next packet to be sent
 	sent     wire.PSN // one past the last packet ever sent
 	assigned wire.PSN // one past the last packet of the requests begun
 	drainAt  uint32   // in SendDrained: the first request that waits
 
-	reading    int   // READs and atomics that have begun and are not answered
-	quiet      int   // packets since one asked for an ACK
-	retries    uint8 // left
-	rnrRetries uint8
-	doublings  uint8 // of the timeout for an ACK
-	resting    bool  // waits until the deadline, after a receiver-not-ready NAK
-	recovering bool  // a lost answer was requested again, and nothing new has arrived since
-	drained    bool  // in SendDrained: the event was given
+	reading     int   // READs and atomics that have begun and are not answered
+	sinceAckReq int   // packets since one asked for an ACK
+	retries     uint8 // left
+	rnrRetries  uint8
+	doublings   uint8 // of the timeout for an ACK
+	rnrWait     bool  // the RNR NAK timer runs: 9.7.5.2.8
+	recovering  bool  // a lost answer was requested again, and nothing new has arrived since
+	drained     bool  // in SendDrained: the event was given
 }
 
 // begin prepares the queue pair to send.
@@ -93,8 +93,8 @@ func (q *QueuePair) send(out []Packet) (n int) {
 
 // next finds the next request with a packet to send, and reports whether there is one.
 func (q *QueuePair) next() bool {
-	for !q.resting {
-		if q.cursor == q.fresh {
+	for !q.rnrWait {
+		if q.cursor == q.nextWQE {
 			if !q.mayBegin() || !q.beginNext() {
 				return false
 			}
@@ -114,21 +114,21 @@ func (q *QueuePair) next() bool {
 
 // mayBegin reports whether there is another request to begin and the state allows it.
 func (q *QueuePair) mayBegin() bool {
-	if q.fresh == q.sq.tail.Load() {
+	if q.nextWQE == q.sq.tail.Load() {
 		return false
 	}
 	switch q.State() {
 	case rdma.ReadyToSend:
 		return true
 	case rdma.SendDrained:
-		return q.fresh != q.drainAt
+		return q.nextWQE != q.drainAt
 	}
 	return false
 }
 
 // beginNext begins the next request, and reports whether it could.
 func (q *QueuePair) beginNext() bool {
-	r, w := q.sq.request(q.fresh), q.sq.work(q.fresh)
+	r, w := q.sq.request(q.nextWQE), q.sq.work(q.nextWQE)
 	if r.Flags&rdma.Fence != 0 && q.reading > 0 {
 		return false
 	}
@@ -164,7 +164,7 @@ func (q *QueuePair) doLocal(w *work, ok bool, s rdma.Status) {
 		return
 	}
 	w.stage = local
-	q.fresh++
+	q.nextWQE++
 	q.reap()
 }
 
@@ -172,8 +172,8 @@ func (q *QueuePair) doLocal(w *work, ok bool, s rdma.Status) {
 // does so after those before it are completed.
 func (q *QueuePair) stop(w *work, s rdma.Status) {
 	w.stage, w.status = failed, s
-	if q.cursor == q.fresh {
-		q.fresh++
+	if q.cursor == q.nextWQE {
+		q.nextWQE++
 	}
 }
 
@@ -187,7 +187,7 @@ func (q *QueuePair) checkNext(r *rdma.SendRequest, w *work) rdma.Status {
 		}
 	}
 	inline := r.Flags&rdma.Inline != 0
-	sges := q.sq.elements(q.fresh)
+	sges := q.sq.elements(q.nextWQE)
 	for i := range sges {
 		s := &sges[i]
 		if s.Length != 0 && !inline && !q.engine.keys.local(s.LKey, q.config.Domain, s.Addr, uint64(s.Length), need) {
@@ -210,7 +210,7 @@ func (q *QueuePair) number(r *rdma.SendRequest, w *work) {
 	w.stage, w.first = started, q.assigned
 	w.last = w.first.Add(packets(w.length, q.mtu) - 1)
 	q.assigned = w.last.Add(1)
-	q.fresh++
+	q.nextWQE++
 	if reads(r.Op) {
 		q.reading++
 	}
@@ -300,10 +300,10 @@ func (q *QueuePair) advance(p *Packet, w *work) {
 
 // asks reports whether the packet must ask for an ACK.
 func (q *QueuePair) asks(last bool) bool {
-	if q.quiet++; !last && q.quiet < q.engine.config.AckEvery {
+	if q.sinceAckReq++; !last && q.sinceAckReq < q.engine.config.AckEvery {
 		return false
 	}
-	q.quiet = 0
+	q.sinceAckReq = 0
 	return true
 }
 

@@ -38,13 +38,13 @@ type message struct {
 
 // begin prepares the responder for a peer whose first packet has number expected.
 func (r *responder) begin(expected wire.PSN) {
-	*r = responder{expected: expected, replies: r.replies, ackCoalescing: impatient}
+	*r = responder{expected: expected, replies: r.replies, ackCoalescing: noCoalescing}
 	r.replies.clear()
 }
 
 // silence clears everything that was still to be sent.
 func (r *responder) silence() {
-	r.ack, r.held, r.missing, r.nakked, r.unready, r.refused = false, 0, false, false, false, 0
+	r.ack, r.pending, r.missing, r.nakked, r.unready, r.refused = false, 0, false, false, false, 0
 	r.replies.clear()
 }
 
@@ -423,7 +423,7 @@ func (q *QueuePair) putReply(to *Packet, p *reply) bool {
 	if p.next == p.last {
 		q.replies.done(p)
 		if p.last.Add(1) == q.expected { // this answer is also an ACK
-			q.ack, q.held = false, 0
+			q.ack, q.pending = false, 0
 		}
 	}
 	p.next = p.next.Add(1)
@@ -467,7 +467,7 @@ func (q *QueuePair) putNAK(to *Packet) bool {
 		return false
 	}
 	q.responder.refused, q.unready, q.missing, q.ack = 0, false, false, false
-	q.held = 0
+	q.pending = 0
 	q.header(to)
 	h := &to.Header
 	h.Opcode, h.PSN, h.Syndrome, h.MSN = wire.RCAcknowledge, at, syndrome, q.msn
