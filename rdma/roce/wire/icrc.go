@@ -11,9 +11,18 @@ const ICRCBytes = 4
 const (
 	// residue is the CRC over anything that ends in its own CRC.
 	residue ICRC = 0x2144df1c
-	// longEnough is the length from which hash/crc32 uses the processor's CRC instructions, on
-	// amd64.
-	longEnough = 64
+	// afterOnes is the CRC's shift register, a CRC inverted, after the eight bytes of ones that stand for the InfiniBand header
+	// that RoCE does not have.
+	afterOnes uint32 = 0xdebb20e3
+	// atOnce is the largest number of bytes that carryless processes. For more, hash/crc32 processes several blocks at once.
+	atOnce = 256
+)
+
+// The bits that count as ones in the front of a packet, since they may change on the way: of the IP header, of the UDP
+// checksum, and of FECN, BECN and the bits next to them. The front is a multiple of 16 bytes.
+var (
+	ones4 = [48]byte{1: 0xff, 8: 0xff, 10: 0xff, 11: 0xff, 26: 0xff, 27: 0xff, 32: 0xff}
+	ones6 = [64]byte{0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff, 7: 0xff, 46: 0xff, 47: 0xff, 52: 0xff}
 )
 
 // le is the byte order of the ICRC.
@@ -32,63 +41,38 @@ type ICRC uint32
 // transport header and at most the whole packet. Its lengths must be the final ones. An IPv4 header
 // must have no options. For a packet that is too short the ICRC is 0.
 func Begin(packet []byte) ICRC {
-	ipv6 := len(packet) > 0 && packet[0]>>4 == 6
-	if folds {
-		switch {
-		case ipv6 && len(packet) >= masked6:
-			return foldFront(packet, &ones6[0], masked6)
-		case !ipv6 && len(packet) >= masked4:
-			return foldFront(packet, &ones4[0], masked4)
-		}
+	ones, least, n := ones4[:], ipv4Bytes+udpBytes+BTHBytes, len(packet)
+	if n > 0 && packet[0]>>4 == 6 {
+		ones, least = ones6[:], ipv6Bytes+udpBytes+BTHBytes
 	}
 	switch {
-	case ipv6 && len(packet) >= ipv6Bytes+udpBytes+BTHBytes:
-		return ICRC(^beginIPv6(packet)).Add(packet[ipv6Bytes+udpBytes+8:])
-	case !ipv6 && len(packet) >= ipv4Bytes+udpBytes+BTHBytes:
-		return ICRC(^beginIPv4(packet)).Add(packet[ipv4Bytes+udpBytes+BTHBytes:])
+	case n < least:
+		return 0
+	case folds && n >= len(ones):
+		if n >= atOnce {
+			n = len(ones)
+		}
+		return ICRC(^carryless(afterOnes, &ones[0], len(ones), &packet[0], n)).Add(packet[n:])
 	}
-	return 0
-}
-
-// atOnce is the largest number of bytes that are processed block by block. For more, hash/crc32
-// processes several blocks at once.
-const atOnce = 256
-
-// foldFront computes the CRC like Begin, for a packet in whose first masked bytes some are ones.
-func foldFront(packet []byte, ones *byte, masked int) ICRC {
-	if n := len(packet); n < atOnce {
-		return ICRC(^carryless(uint32(afterOnes), ones, masked, &packet[0], n))
+	r := afterOnes
+	for i, b := range packet[:least] {
+		r = crc32.IEEETable[byte(r)^(b|ones[i])] ^ r>>8
 	}
-	return ICRC(^carryless(uint32(afterOnes), ones, masked, &packet[0], masked)).Add(packet[masked:])
+	return ICRC(^r).Add(packet[least:])
 }
 
 // Add adds the bytes that follow in the packet.
-func (c ICRC) Add(b []byte) ICRC {
-	if len(b) >= longEnough {
-		return ICRC(crc32.Update(uint32(c), crc32.IEEETable, b))
-	}
-	r := ^register(c)
-	for ; len(b) >= 8; b = b[8:] {
-		r = r.word(le.Uint64(b))
-	}
-	if len(b) >= 4 {
-		r, b = r.half(le.Uint32(b)), b[4:]
-	}
-	for _, v := range b {
-		r = r.byte(v)
-	}
-	return ICRC(^r)
-}
+func (c ICRC) Add(b []byte) ICRC { return ICRC(crc32.Update(uint32(c), crc32.IEEETable, b)) }
 
 // Finish writes pad bytes of zeros and the ICRC to the front of b, and returns their number: at
 // most 7.
 func (c ICRC) Finish(b []byte, pad uint8) int {
-	n, r := int(pad&padMask), ^register(c)
+	n, r := int(pad&padMask), ^uint32(c)
 	for i := range n {
 		b[i] = 0
-		r = r.byte(0)
+		r = crc32.IEEETable[byte(r)] ^ r>>8
 	}
-	le.PutUint32(b[n:], uint32(^r))
+	le.PutUint32(b[n:], ^r)
 	return n + ICRCBytes
 }
 
