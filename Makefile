@@ -53,10 +53,11 @@ fuzz: ## run each fuzz target for FUZZTIME (60s)
 	$(SETUP)
 	@scripts/fuzz.sh $(FUZZTIME)
 
-generate: ## make the generated files again (eBPF objects, rules of alerts, pages of docs/reference)
+generate: ## make the generated files again (eBPF objects, rules of alerts, pages of docs/reference, manifest for Kubernetes)
 	$(SETUP) demo test
 	go generate ./...
 	go test ./cmd/unifiedd/internal/reference ./cmd/unifiedd -run '^(TestPages|TestCommandLinePage)$$' -update
+	go -C packaging test -count=1 ./kubernetes -args -write
 
 release: ## say when each long suite last passed, refuse if one must run again, and make packages, images, a bill of materials and checksums in build/release
 	@scripts/long.sh --release

@@ -90,7 +90,7 @@ func parts(t *testing.T, text []byte) (*corev1.ConfigMap, *appsv1.DaemonSet) {
 // TestChart: what the chart gives is in daemonset.yaml, and is what the API takes.
 func TestChart(t *testing.T) {
 	text := render(t, nil)
-	head := []byte("# Made of the chart with its own values: go -C packaging test ./kubernetes -args -write\n# Put ../seccomp.json on each node as /var/lib/kubelet/seccomp/unifiedd.json.\napiVersion: v1\nkind: Namespace\nmetadata: {name: unifiedd}\n")
+	head := []byte("# Made of the chart with its own values: make generate\n# Put ../seccomp.json on each node as /var/lib/kubelet/seccomp/unifiedd.json.\napiVersion: v1\nkind: Namespace\nmetadata: {name: unifiedd}\n")
 	want := append(head, text...)
 	if *write {
 		if err := os.WriteFile(manifest, want, 0o644); err != nil {
@@ -98,7 +98,7 @@ func TestChart(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(manifest); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the chart gives (%v): go -C packaging test ./kubernetes -args -write", manifest, err)
+		t.Errorf("%s is not what the chart gives (%v): make generate", manifest, err)
 	}
 	if _, err := decode(want); err != nil {
 		t.Error(err)
