@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	ocilayout "github.com/google/go-containerregistry/pkg/v1/layout"
@@ -222,12 +221,14 @@ func captures(t *testing.T, root string) {
 	b := box{root: root, caps: given, setup: wires}
 	b.configure(t, settings)
 	cmd, out, during := b.start(t, "run", "-c", "/etc/unifiedd/unifiedd.yaml")
-	ended := false
+	ended, result := make(chan struct{}), error(nil)
+	go func() {
+		result = cmd.Wait()
+		close(ended)
+	}()
 	t.Cleanup(func() {
-		if !ended {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
+		_ = cmd.Process.Kill()
+		<-ended
 	})
 	bytesOf := func() (n int64) {
 		names, _ := filepath.Glob(filepath.Join(root, "var", "lib", "unifiedd", "capture-*"))
@@ -238,9 +239,11 @@ func captures(t *testing.T, root string) {
 		}
 		return n
 	}
-	for end := time.Now().Add(60 * time.Second); bytesOf() == 0; {
-		if time.Now().After(end) {
-			t.Fatalf("nothing was captured\n%s", out)
+	for bytesOf() == 0 {
+		select {
+		case <-ended:
+			t.Fatalf("nothing was captured: %v\n%s", result, out)
+		default:
 		}
 		_ = during("ping", "-c", "1", "-W", "1", "10.79.0.9") // nobody answers
 	}
@@ -258,9 +261,8 @@ func captures(t *testing.T, root string) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	ended = true
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the daemon ended with %v\n%s", err, out)
+	if <-ended; result != nil {
+		t.Errorf("the daemon ended with %v\n%s", result, out)
 	}
 }
 
@@ -285,11 +287,7 @@ func limitedPages(t *testing.T, root string) {
 // controlGroup makes a control group with the controller of huge pages, and removes it at the end of the test.
 func controlGroup(t *testing.T) *os.File {
 	t.Helper()
-	mounts, err := exec.Command("findmnt", "--noheadings", "--list", "--types", "cgroup2", "--output", "TARGET").Output()
-	top := strings.TrimSpace(strings.SplitN(string(mounts), "\n", 2)[0])
-	if err != nil || top == "" {
-		t.Fatalf("find the control groups of version 2: %v", err)
-	}
+	top := cgroups(t)
 	has := func(file string) bool {
 		text, _ := os.ReadFile(filepath.Join(top, file))
 		return slices.Contains(strings.Fields(string(text)), "hugetlb")
@@ -304,21 +302,7 @@ func controlGroup(t *testing.T) *os.File {
 		}
 		t.Cleanup(func() { _ = os.WriteFile(control, []byte("-hugetlb"), 0) }) // another group may have come to need it
 	}
-	dir := filepath.Join(top, fmt.Sprintf("unifiedd-test-%d", os.Getpid()))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(dir)
-	t.Cleanup(func() {
-		f.Close()
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return newGroup(t, top)
 }
 
 // TestArchive: tar reads layers and images to their end.

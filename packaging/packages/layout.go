@@ -103,7 +103,7 @@ func (l *layout) documents() {
 	l.tree("packaging/unifiedd.yaml", documents+"/examples/unifiedd.yaml")
 	l.compressed([]byte(l.read("CHANGELOG.md")), documents+"/changelog.gz")
 	if l.format == "deb" {
-		l.compressed([]byte(l.debianChangelog()), documents+"/changelog.Debian.gz")
+		l.debianChangelog("unifiedd")
 	}
 	l.text(l.copyright(), documents+"/copyright")
 	l.text(l.read("LICENSE"), documents+"/licenses/unifiedd/LICENSE")
@@ -115,8 +115,10 @@ func (l *layout) documents() {
 
 const maintainer = "The unifiedd authors <unifiedd@users.noreply.github.com>"
 
-func (l *layout) debianChangelog() string {
-	return fmt.Sprintf("unifiedd (%s-1) unstable; urgency=medium\n\n  * Release %s. The changes are in changelog.gz.\n\n -- %s  %s\n", l.version, l.version, maintainer, l.at.Format(time.RFC1123Z))
+// debianChangelog adds Debian's own changelog of a package.
+func (l *layout) debianChangelog(name string) {
+	text := fmt.Sprintf("%s (%s-1) unstable; urgency=medium\n\n  * Release %s. The changes are in changelog.gz of unifiedd.\n\n -- %s  %s\n", name, l.version, l.version, maintainer, l.at.Format(time.RFC1123Z))
+	l.compressed([]byte(text), path.Join("/usr/share/doc", name, "changelog.Debian.gz"))
 }
 
 // copyright returns the text of Debian's file about licenses.

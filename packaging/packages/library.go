@@ -40,6 +40,9 @@ func (s *source) libraries(arch, format, work, out string) (names []string, err 
 	dev := layout{source: s, arch: arch, format: format, work: filepath.Join(work, both[1])}
 	dev.development(both[1], dir, tree)
 	for i, l := range []*layout{&shared, &dev} {
+		if format == "deb" {
+			l.debianChangelog(both[i])
+		}
 		info := l.libraryInfo(both[i])
 		switch {
 		case l.err != nil:
@@ -66,12 +69,12 @@ func (s *source) libraries(arch, format, work, out string) (names []string, err 
 // makeLibrary builds the library and installs it below tree. The shared library alone is in work/shared.
 func (s *source) makeLibrary(arch, dir, work, tree string) error {
 	args := []string{"-s", "-C", filepath.Join(s.root, "libunifiedd"), "install", "OUT=" + filepath.Join(work, "built"), "DESTDIR=" + tree,
-		"PREFIX=/usr", "LIBDIR=" + dir, "VERSION=" + s.stamp, "CFLAGS=-O2"}
+		"PREFIX=/usr", "LIBDIR=" + dir, "VERSION=" + s.stamp, "CFLAGS=-O2", "LDFLAGS=-s"}
 	if arch != runtime.GOARCH {
 		args = append(args, "CC="+triplets[arch]+"-gcc", "AR="+triplets[arch]+"-ar")
 	}
 	cmd := exec.Command("make", args...)
-	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "CPPFLAGS=", "LDFLAGS=")
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "CPPFLAGS=")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build libunifiedd: %w\n%s", err, text)
 	}
