@@ -71,6 +71,19 @@ upgrade() {
 	UNIFIEDD_OLDER=$PWD/build/older long -run '^TestUpgrade$' ./selftests/group
 }
 
+# containers runs the test of containers in namespaces of this machine, and in a guest whose kernel has AppArmor.
+containers() {
+	export GOFLAGS= UNIFIEDD_CONTAINERS=1 UNIFIEDD_IMAGE=$PWD/build/containers/image
+	rm -rf build/containers
+	go -C packaging run ./packages -root .. -out "$UNIFIEDD_IMAGE" -format image -arch "$(go env GOARCH)" -version 1.2.3 &&
+		go -C packaging test -count=1 -v -timeout 0 -exec "$PWD/scripts/ns" -run '^TestContainers$' ./packages &&
+		go -C packaging test -c -o ../build/containers/test ./packages &&
+		go build -o build/lab ./selftests/lab &&
+		build/lab -kernel "${KERNEL:-}" -limit 30m -append 'apparmor=1 security=apparmor' -cmd "
+			mount -t securityfs securityfs /sys/kernel/security && cd packaging/packages &&
+			UNIFIEDD_APPARMOR=1 UNIFIEDD_CONTAINERS=1 UNIFIEDD_IMAGE=$UNIFIEDD_IMAGE ../../build/containers/test -test.v -test.timeout 0 -test.run '^TestContainers\$'"
+}
+
 microbenchmarks() {
 	local packages
 	mapfile -t packages < <(grep -rl --include='*_test.go' '^func Benchmark' . | grep -v ^./internal/bench/ | xargs -n 1 dirname | sort -u)

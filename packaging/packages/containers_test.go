@@ -40,7 +40,10 @@ func TestContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, _ := makeImage(t, imageStatic)
+	image := os.Getenv("UNIFIEDD_IMAGE")
+	if image == "" {
+		image, _ = makeImage(t, imageStatic)
+	}
 	for _, line := range append(wires, "umount -l /sys/fs/cgroup", "mount -t cgroup2 cgroup2 /sys/fs/cgroup") { // as on machines of today
 		output(t, "sh", "-ec", line)
 	}
@@ -167,25 +170,42 @@ func (h *host) use(name string, caps []string) {
 	h.runs(strings.Contains(flow, "card"))
 }
 
-// running matches the flow's line in what status prints.
-var running = regexp.MustCompile("(?m)^flow +running ")
+// flowState matches the flow's line in the status.
+var flowState = regexp.MustCompile(`(?m)^flow +(\w+)`)
 
 // runs waits until the container's flow runs, and has recorded packets if it captures. Then it stops and removes the container.
 func (h *host) runs(captures bool) {
 	h.Helper()
-	status := ""
-	for end := time.Now().Add(60 * time.Second); !running.MatchString(status) || captures && h.asked() == 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			h.Fatalf("the flow does not run, or records nothing\n%s\n%s", status, h.do("podman logs unifiedd"))
+	for state := ""; state != "running" || captures && h.asked() == 0; time.Sleep(50 * time.Millisecond) {
+		status, err := h.try(h.command("podman exec"))
+		if found := flowState.FindStringSubmatch(status); found != nil {
+			state = found[1]
 		}
-		status, _ = h.try(h.command("podman exec"))
+		up, _ := h.try("podman inspect --format '{{.State.Running}}' unifiedd")
+		if strings.TrimSpace(up) != "true" || state == "failed" {
+			h.Fatalf("the flow does not run (%v)\n%s\n%s", err, status, h.do("podman logs unifiedd"))
+		}
 		_ = exec.Command("ping", "-c", "1", "-W", "1", "10.79.0.9").Run() // nobody answers
 	}
+	h.confined()
 	h.do(h.command("podman stop"))
 	if code := strings.TrimSpace(h.do("podman inspect --format '{{.State.ExitCode}}' unifiedd")); code != "0" {
 		h.Errorf("the daemon ended with %s\n%s", code, h.do("podman logs unifiedd"))
 	}
 	h.do("podman rm unifiedd; rm -rf lib/*")
+}
+
+// confined checks, in the guest whose kernel has AppArmor, that the container of root has podman's profile.
+func (h *host) confined() {
+	h.Helper()
+	if h.before != nil || os.Getenv("UNIFIEDD_APPARMOR") == "" {
+		return
+	}
+	pid := strings.TrimSpace(h.do("podman inspect --format '{{.State.Pid}}' unifiedd"))
+	profile, err := os.ReadFile("/proc/" + pid + "/attr/current")
+	if err != nil || !strings.HasPrefix(string(profile), "containers-default-") || !strings.HasSuffix(string(profile), " (enforce)\n") {
+		h.Errorf("the profile of AppArmor is %s (%v)", profile, err)
+	}
 }
 
 // asked counts the requests by ARP in what was recorded.

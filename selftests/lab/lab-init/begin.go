@@ -67,13 +67,25 @@ func settle(setup wire.Setup) error {
 	if err := mountRoot(setup, release()); err != nil {
 		return err
 	}
-	if err := unix.Chroot(newRoot); err != nil {
-		return fmt.Errorf("enter the root directory: %w", err)
-	}
-	if err := os.Chdir("/"); err != nil {
+	if err := enterRoot(); err != nil {
 		return fmt.Errorf("enter the root directory: %w", err)
 	}
 	return nameCards(setup.Cards)
+}
+
+// enterRoot makes the new root directory that of the mount namespace, as switch_root(8) does. With chroot(2) alone a process
+// that enters the mounts of a container has the old one.
+func enterRoot() error {
+	if err := os.Chdir(newRoot); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return err
+	}
+	if err := unix.Chroot("."); err != nil {
+		return err
+	}
+	return os.Chdir("/")
 }
 
 // release returns the output of uname -r.
