@@ -9,13 +9,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
+var _ pipeline.Sink = (*Sink)(nil)
+
 // Sink is the transmit end of a member: the disk, and on the leader first the links to the followers.
 type Sink struct {
 	*disk.Writer
 	source *Source
 }
 
-// Reap implements pipeline.Sink.
 func (s *Sink) Reap(now time.Time) {
 	s.Writer.Reap(now)
 	s.source.links.Sort() // before the writer takes frames for headers

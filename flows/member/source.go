@@ -18,8 +18,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Source is the receive end of a member: its clients while it leads, else the link from the leader. It
-// implements pipeline.Source and pipeline.Acknowledger.
+var _ pipeline.Source = (*Source)(nil)
+
+// Source is the receive end of a member: its clients while it leads, else the link from the leader.
 type Source struct {
 	clients     *message.Source
 	links       *replica.Links
@@ -67,8 +68,7 @@ func (s *Source) OnChange(changed func()) { s.replicator.OnShow(changed) }
 // Received returns how many records of this run are in the log. Any goroutine may call it.
 func (s *Source) Received() uint64 { return s.end.Load() - s.base }
 
-// Receive implements pipeline.Source.
-func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+func (s *Source) Receive(sink pipeline.Output, open bool, now time.Time) (more bool) {
 	if !sink.Write(s.clients.Batch(), now) || !sink.Write(&s.batch, now) || !open {
 		return false
 	}
@@ -134,7 +134,6 @@ func (s *Source) safe() uint64 {
 	return 0
 }
 
-// Supply implements pipeline.Source.
 func (s *Source) Supply() {
 	s.links.Supply()
 	s.clients.Supply()
@@ -151,29 +150,21 @@ func (s *Source) Kick(now time.Time) {
 	s.polled, s.kicked = false, false
 }
 
-// InFlight implements pipeline.Source. Frames that links hold are not in flight.
-func (s *Source) InFlight() int { return 0 }
-
-// Accepted implements pipeline.Source.
 func (s *Source) Accepted() uint64 { return s.end.Load() - s.base }
 
-// Drained implements pipeline.Source.
 func (s *Source) Drained(rounds uint64) bool { return s.clients.Drained(rounds) && s.batch.Len == 0 }
 
-// Leave implements pipeline.Source.
 func (s *Source) Leave() bool { return s.seat.running.Stop() && s.clients.Leave() }
 
-// FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
 	return s.clients.FDs(s.links.FDs(dst), blocked)
 }
 
 // Deadline implements pipeline.Source: the leader tells its followers that it lives.
 func (s *Source) Deadline(now time.Time) time.Time {
-	return pipeline.Earlier(now.Add(s.heartbeat/2), s.clients.Deadline(now))
+	return now.Add(s.heartbeat / 2)
 }
 
-// Begin implements pipeline.Source.
 func (s *Source) Begin() error {
 	s.seat.begin()
 	return s.clients.Begin()
@@ -198,9 +189,6 @@ func (s *Source) StopReceiving(failed bool) error {
 
 var errStopped = errors.New("the member stops")
 
-// Done implements pipeline.Source.
-func (s *Source) Done() bool { return false }
-
 // Traffic implements pipeline.Source: messages of clients, and records of other members.
 func (s *Source) Traffic() (packets, bytes uint64) {
 	packets, bytes = s.clients.Traffic()
@@ -208,7 +196,6 @@ func (s *Source) Traffic() (packets, bytes uint64) {
 	return packets + l.Received, bytes + l.ReceivedBytes
 }
 
-// Check implements pipeline.Source.
 func (s *Source) Check(now time.Time) (waits, ends error) {
 	if err := s.seat.check(); err != nil {
 		return nil, err
@@ -216,12 +203,10 @@ func (s *Source) Check(now time.Time) (waits, ends error) {
 	return s.clients.Check(now)
 }
 
-// Announce implements pipeline.Source.
 func (s *Source) Announce() []any {
 	return append(s.clients.Announce(), "member", s.self, "position", s.base+1)
 }
 
-// Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	err := s.clients.Observe(to)
 	l, g := s.links.Stats(), s.seat.observe()
@@ -243,10 +228,8 @@ func (s *Source) Observe(to *status.Flow) error {
 // Seat returns the member's part in its group.
 func (s *Source) Seat() *Seat { return s.seat }
 
-// CountLost implements pipeline.Source.
 func (s *Source) CountLost(to *status.Flow) { s.clients.CountLost(to) }
 
-// Shrink implements pipeline.Source.
 func (s *Source) Shrink(q pipeline.Quota) (over bool) { return s.clients.Shrink(q) }
 
 // Begin appends the record that begins an epoch. It implements replica.Log.

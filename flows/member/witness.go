@@ -10,8 +10,9 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// Witness is the source of a member that votes and has no records: nothing ever comes. It implements
-// pipeline.Source.
+var _ pipeline.Source = (*Witness)(nil)
+
+// Witness is the source of a member that votes and has no records: nothing ever comes.
 type Witness struct {
 	seat *Seat
 	self uint32
@@ -31,22 +32,16 @@ func OpenWitness(e *pipeline.Env) (*Witness, error) {
 // Seat returns the member's part in its group.
 func (w *Witness) Seat() *Seat { return w.seat }
 
-// Begin implements pipeline.Source.
 func (w *Witness) Begin() error { w.seat.begin(); return nil }
 
-// StopReceiving implements pipeline.Source.
 func (w *Witness) StopReceiving(bool) error { w.seat.running.Stop(); return nil }
 
-// Leave implements pipeline.Source.
 func (w *Witness) Leave() bool { return w.seat.running.Stop() }
 
-// Check implements pipeline.Source.
 func (w *Witness) Check(time.Time) (waits, ends error) { return nil, w.seat.check() }
 
-// Announce implements pipeline.Source.
 func (w *Witness) Announce() []any { return []any{"member", w.self} }
 
-// Observe implements pipeline.Source.
 func (w *Witness) Observe(to *status.Flow) error {
 	to.Group, to.Discarded = w.seat.observe(), nil // the sink gets nothing
 	return nil
@@ -54,15 +49,8 @@ func (w *Witness) Observe(to *status.Flow) error {
 
 // Nothing comes, and nothing is kept.
 
-func (w *Witness) Receive(pipeline.Sink, bool, time.Time) (more bool) { return false }
-func (w *Witness) Supply()                                            {}
-func (w *Witness) Kick(time.Time)                                     {}
-func (w *Witness) InFlight() int                                      { return 0 }
-func (w *Witness) Drained(uint64) bool                                { return true }
-func (w *Witness) FDs(dst []unix.PollFd, _ bool) []unix.PollFd        { return dst }
-func (w *Witness) Deadline(now time.Time) time.Time                   { return now.Add(time.Second) }
-func (w *Witness) Done() bool                                         { return false }
-func (w *Witness) Traffic() (packets, bytes uint64)                   { return 0, 0 }
-func (w *Witness) Accepted() uint64                                   { return 0 }
-func (w *Witness) CountLost(*status.Flow)                             {}
-func (w *Witness) Shrink(pipeline.Quota) (over bool)                  { return false }
+func (w *Witness) Receive(pipeline.Output, bool, time.Time) (more bool) { return false }
+func (w *Witness) Drained(uint64) bool                                  { return true }
+func (w *Witness) FDs(dst []unix.PollFd, _ bool) []unix.PollFd          { return dst }
+func (w *Witness) Deadline(now time.Time) time.Time                     { return now.Add(time.Second) }
+func (w *Witness) Traffic() (packets, bytes uint64)                     { return 0, 0 }

@@ -42,13 +42,6 @@ type Flow interface {
 	CountLost(s *status.Flow)
 }
 
-// Shrinker is a Flow that can give memory back while it runs.
-type Shrinker interface {
-	// Shrink gives back what exceeds the quota, on the worker's thread, and reports whether there
-	// is still more.
-	Shrink(q Quota) (over bool)
-}
-
 // Run is an open flow, with the parts that flows of all kinds have.
 type Run struct {
 	Flow   Flow
@@ -77,7 +70,6 @@ type recorded struct {
 	err   *FirstError
 }
 
-// Poll implements worker.Poller.
 func (r *recorded) Poll(now time.Time) (more bool) {
 	r.trace.Begin(now)
 	r.trace.Step(trace.Serve)

@@ -167,7 +167,7 @@ func (r *Reducer) complete() *partialSum {
 
 // Receive implements message.Combiner. It receives even while many sums wait for parts, because the
 // missing parts may be next. Credits ensure that each client can send one.
-func (r *Reducer) Receive(sink pipeline.Sink, now time.Time) (more bool) {
+func (r *Reducer) Receive(sink pipeline.Output, now time.Time) (more bool) {
 	if !r.send(sink, now) {
 		return false
 	}
@@ -214,7 +214,7 @@ func (r *Reducer) receive(f umem.Frame, received int64) (free bool) {
 }
 
 // send sends the complete sums, and returns false if the sink is blocked.
-func (r *Reducer) send(sink pipeline.Sink, now time.Time) bool {
+func (r *Reducer) send(sink pipeline.Output, now time.Time) bool {
 	for s := r.complete(); s != nil; s = r.complete() {
 		if r.out.Len == 0 {
 			r.out.Frames[0], r.out.Len = s.frame, 1

@@ -25,9 +25,10 @@ import (
 // Replay sends the packets of captures through an interface, from where the disk put them:
 //
 //	NVMe read → packets in extents → AF_XDP Send, each at its time … Reap → NVMe read
-//
-// It implements pipeline.Flow.
+var _ pipeline.Flow = (*Replay)(nil)
+
 type Replay struct {
+	pipeline.Server
 	err      *pipeline.FirstError
 	log      *slog.Logger
 	reader   reader
@@ -80,7 +81,6 @@ func (s *Replay) forward(now time.Time) bool {
 	return more
 }
 
-// FDs implements worker.Poller.
 func (s *Replay) FDs(dst []unix.PollFd) []unix.PollFd {
 	return append(dst, unix.PollFd{Fd: int32(s.reader.queue.FD()), Events: unix.POLLIN})
 }
@@ -126,9 +126,6 @@ func (s *Replay) Check(now time.Time) (waits, ends error) {
 	return s.health.Check(now, s.from(), "nothing more is sent", s.reader.queue.Stats()), nil
 }
 
-// Trouble implements pipeline.Flow.
-func (s *Replay) Trouble() error { return nil }
-
 // StopReceiving stops sending.
 func (s *Replay) StopReceiving() error {
 	s.stopping.Store(true)
@@ -141,13 +138,8 @@ func (s *Replay) Drain(time.Time, uint64) (bool, error) {
 	return s.reader.queue.Stats().InFlight == 0 && (s.sender.inFlight.Load() == 0 || !s.sender.pausedSince.IsZero() || s.sender.noLink.Load()), nil
 }
 
-// Diagnose implements pipeline.Flow.
-func (s *Replay) Diagnose(err error) error { return err }
-
-// Pending implements pipeline.Flow.
 func (s *Replay) Pending() int { return int(s.reader.queue.Stats().InFlight) }
 
-// CloseQueue implements pipeline.Flow.
 func (s *Replay) CloseQueue() error { return s.reader.queue.CloseWithin(time.Millisecond) }
 
 // Open opens captures and an interface. The flow sends after Begin.
@@ -256,7 +248,6 @@ func (s *Replay) openSender(env *pipeline.Env) (err error) {
 // from returns the name of the current file.
 func (s *Replay) from() string { return s.reader.captures[s.reader.capture.Load()].name }
 
-// Announce implements pipeline.Flow.
 func (s *Replay) Announce() []any {
 	g := s.sender.net.Granted()
 	a := []any{"captures", len(s.reader.captures), "pace", s.sender.pace.pace.String(), "zero_copy", g.ZeroCopy, "multi_buffer", g.MultiBuffer}

@@ -27,9 +27,10 @@ const clientsWait = "clients wait"
 // Blocks serves the blocks of a file or device to RDMA clients:
 //
 //	request → NVMe read, or the cache → RDMA WRITE with immediate into the client's memory
-//
-// It implements pipeline.Flow.
+var _ pipeline.Flow = (*Blocks)(nil)
+
 type Blocks struct {
+	pipeline.Server
 	err      *pipeline.FirstError
 	log      *slog.Logger
 	device   *device.RDMA
@@ -55,10 +56,8 @@ func (s *Blocks) Poll(now time.Time) (more bool) {
 	return more
 }
 
-// FDs implements worker.Poller.
 func (s *Blocks) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
 
-// Deadline implements worker.Poller.
 func (s *Blocks) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
 // Begin starts to accept clients.
@@ -67,15 +66,11 @@ func (s *Blocks) Begin() error {
 	return nil
 }
 
-// Done implements pipeline.Flow. A server is never done.
-func (s *Blocks) Done() bool { return false }
-
 // Traffic returns the requests served, and their bytes.
 func (s *Blocks) Traffic() (packets, bytes uint64) {
 	return s.server.Traffic()
 }
 
-// Check implements pipeline.Flow.
 func (s *Blocks) Check(now time.Time) (waits, ends error) {
 	if err := s.serving.Err(); err != nil {
 		return nil, err
@@ -86,26 +81,12 @@ func (s *Blocks) Check(now time.Time) (waits, ends error) {
 	return s.health.Check(now, s.target.Path(), clientsWait, s.server.Stats().Disk), nil
 }
 
-// Trouble implements pipeline.Flow.
-func (s *Blocks) Trouble() error { return nil }
-
 // StopReceiving ends all connections. The server does not answer requests in progress.
 func (s *Blocks) StopReceiving() error { return s.serving.Wait() }
 
-// Drain implements pipeline.Flow. There is nothing to drain.
-func (s *Blocks) Drain(time.Time, uint64) (bool, error) { return true, nil }
-
-// Diagnose implements pipeline.Flow.
-func (s *Blocks) Diagnose(err error) error { return err }
-
-// Pending implements pipeline.Flow.
 func (s *Blocks) Pending() int { return int(s.server.Stats().Disk.InFlight) }
 
-// CloseQueue implements pipeline.Flow.
 func (s *Blocks) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
-
-// CountLost counts nothing, because a client knows which requests were not answered.
-func (s *Blocks) CountLost(*status.Flow) {}
 
 // OpenBlocks opens a block server. It accepts clients after Begin.
 func OpenBlocks(e *pipeline.Env) (*pipeline.Run, error) {
@@ -157,7 +138,6 @@ func permitAll(names []string) func(connect.Peer, protocol.Hello) (blocks.Range,
 // serve accepts clients until the context ends.
 func (s *Blocks) serve(ctx context.Context) error { return s.server.Serve(ctx, s.listener, s.do) }
 
-// Announce implements pipeline.Flow.
 func (s *Blocks) Announce() []any {
 	a := []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "bytes", s.target.Size()}
 	if !s.secure {
@@ -166,7 +146,6 @@ func (s *Blocks) Announce() []any {
 	return a
 }
 
-// Observe implements pipeline.Flow.
 func (s *Blocks) Observe(to *status.Flow) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Served, st.Bytes, st.Latency

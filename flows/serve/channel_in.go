@@ -19,8 +19,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ChannelIn lets a peer write a channel that programs of this machine read. It implements pipeline.Flow.
+var _ pipeline.Flow = (*ChannelIn)(nil)
+
+// ChannelIn lets a peer write a channel that programs of this machine read.
 type ChannelIn struct {
+	pipeline.Server
 	err       *pipeline.FirstError
 	device    *device.RDMA
 	inlet     *attach.Inlet
@@ -90,10 +93,8 @@ func (s *ChannelIn) Poll(now time.Time) (more bool) {
 	return more
 }
 
-// FDs implements worker.Poller.
 func (s *ChannelIn) FDs(dst []unix.PollFd) []unix.PollFd { return s.receiver.FDs(dst) }
 
-// Deadline implements worker.Poller.
 func (s *ChannelIn) Deadline(now time.Time) time.Time {
 	return s.receiver.Deadline(now, now.Add(worker.MaxWait))
 }
@@ -104,13 +105,9 @@ func (s *ChannelIn) Begin() error {
 	return nil
 }
 
-// Done implements pipeline.Flow. A channel has no end.
-func (s *ChannelIn) Done() bool { return false }
-
 // Traffic returns the messages that have arrived. Their bytes are not known: the daemon is not in their path.
 func (s *ChannelIn) Traffic() (packets, bytes uint64) { return s.receiver.Messages(), 0 }
 
-// Check implements pipeline.Flow.
 func (s *ChannelIn) Check(time.Time) (waits, ends error) {
 	if err := s.serving.Err(); err != nil {
 		return nil, err
@@ -118,28 +115,9 @@ func (s *ChannelIn) Check(time.Time) (waits, ends error) {
 	return device.CheckAny(s.devices())
 }
 
-// Trouble implements pipeline.Flow.
-func (s *ChannelIn) Trouble() error { return nil }
-
 // StopReceiving ends the peer's connection. Programs still read what has arrived.
 func (s *ChannelIn) StopReceiving() error { return s.serving.Wait() }
 
-// Drain implements pipeline.Flow. There is nothing to drain.
-func (s *ChannelIn) Drain(time.Time, uint64) (bool, error) { return true, nil }
-
-// Diagnose implements pipeline.Flow.
-func (s *ChannelIn) Diagnose(err error) error { return err }
-
-// Pending implements pipeline.Flow.
-func (s *ChannelIn) Pending() int { return 0 }
-
-// CloseQueue implements pipeline.Flow.
-func (s *ChannelIn) CloseQueue() error { return nil }
-
-// CountLost counts nothing: readers count what they do not get by its sequences.
-func (s *ChannelIn) CountLost(*status.Flow) {}
-
-// Announce implements pipeline.Flow.
 func (s *ChannelIn) Announce() []any {
 	a := []any{"channel", s.name, "device", s.device.Name, "listens", s.listeners[0].Addr().String()}
 	for i, d := range s.further {
@@ -168,7 +146,6 @@ func (s *ChannelIn) paths() (all []status.ListenPath) {
 	return all
 }
 
-// Observe implements pipeline.Flow.
 func (s *ChannelIn) Observe(to *status.Flow) error {
 	st := s.receiver.Stats()
 	to.Packets = st.Messages

@@ -20,8 +20,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ChannelOut passes the messages of a channel on to peers, which have the same channel. It implements pipeline.Flow.
+var _ pipeline.Flow = (*ChannelOut)(nil)
+
+// ChannelOut passes the messages of a channel on to peers, which have the same channel.
 type ChannelOut struct {
+	pipeline.Server
 	err     *pipeline.FirstError
 	device  *device.RDMA
 	further []*device.RDMA // of further paths
@@ -106,7 +109,6 @@ func (s *ChannelOut) Poll(now time.Time) (more bool) {
 	return more
 }
 
-// FDs implements worker.Poller.
 func (s *ChannelOut) FDs(dst []unix.PollFd) []unix.PollFd {
 	for _, one := range s.senders {
 		dst = one.FDs(dst)
@@ -114,7 +116,6 @@ func (s *ChannelOut) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
-// Deadline implements worker.Poller.
 func (s *ChannelOut) Deadline(now time.Time) time.Time {
 	for _, one := range s.senders {
 		if one.Ready() {
@@ -144,9 +145,6 @@ func (s *ChannelOut) Begin() error {
 	})
 	return nil
 }
-
-// Done implements pipeline.Flow. A channel has no end.
-func (s *ChannelOut) Done() bool { return false }
 
 // Traffic returns the messages sent to all peers, and their bytes.
 func (s *ChannelOut) Traffic() (packets, bytes uint64) {
@@ -179,33 +177,13 @@ func (s *ChannelOut) Check(time.Time) (waits, ends error) {
 	return nil, nil
 }
 
-// Trouble implements pipeline.Flow.
-func (s *ChannelOut) Trouble() error { return nil }
-
 // StopReceiving ends all connections. Peers have what was posted.
 func (s *ChannelOut) StopReceiving() error { return s.dials.Wait() }
 
-// Drain implements pipeline.Flow. There is nothing to drain.
-func (s *ChannelOut) Drain(time.Time, uint64) (bool, error) { return true, nil }
-
-// Diagnose implements pipeline.Flow.
-func (s *ChannelOut) Diagnose(err error) error { return err }
-
-// Pending implements pipeline.Flow.
-func (s *ChannelOut) Pending() int { return 0 }
-
-// CloseQueue implements pipeline.Flow.
-func (s *ChannelOut) CloseQueue() error { return nil }
-
-// CountLost counts nothing: peers count what they do not get by its sequences.
-func (s *ChannelOut) CountLost(*status.Flow) {}
-
-// Announce implements pipeline.Flow.
 func (s *ChannelOut) Announce() []any {
 	return []any{"channel", s.name, "device", s.device.Name, "peers", len(s.peers)}
 }
 
-// Observe implements pipeline.Flow.
 func (s *ChannelOut) Observe(to *status.Flow) error {
 	to.Packets, to.Bytes = s.Traffic()
 	out := &status.Sends{Device: s.device.Name}

@@ -33,9 +33,10 @@ import (
 //
 //	write: command → RDMA READ → NVMe write → completion
 //	read:  command → NVMe read → RDMA WRITE → completion
-//
-// It implements pipeline.Flow.
+var _ pipeline.Flow = (*NVMe)(nil)
+
 type NVMe struct {
+	pipeline.Server
 	err        *pipeline.FirstError
 	log        *slog.Logger
 	device     *device.RDMA
@@ -64,10 +65,8 @@ func (s *NVMe) Poll(now time.Time) (more bool) {
 	return more
 }
 
-// FDs implements worker.Poller.
 func (s *NVMe) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
 
-// Deadline implements worker.Poller.
 func (s *NVMe) Deadline(now time.Time) time.Time {
 	return s.server.Deadline(now, now.Add(worker.MaxWait))
 }
@@ -78,15 +77,11 @@ func (s *NVMe) Begin() error {
 	return nil
 }
 
-// Done implements pipeline.Flow. A server is never done.
-func (s *NVMe) Done() bool { return false }
-
 // Traffic returns the number of commands, and the bytes that they transferred.
 func (s *NVMe) Traffic() (packets, bytes uint64) {
 	return s.server.Traffic()
 }
 
-// Check implements pipeline.Flow.
 func (s *NVMe) Check(now time.Time) (waits, ends error) {
 	if err := s.serving.Err(); err != nil {
 		return nil, err
@@ -100,27 +95,13 @@ func (s *NVMe) Check(now time.Time) (waits, ends error) {
 	return s.health.Check(now, s.first.Path(), clientsWait, s.server.Stats().Disk), nil
 }
 
-// Trouble implements pipeline.Flow.
-func (s *NVMe) Trouble() error { return nil }
-
 // StopReceiving ends all connections. A host resends unanswered commands on another path, or after
 // it has reconnected.
 func (s *NVMe) StopReceiving() error { return s.serving.Wait() }
 
-// Drain implements pipeline.Flow. There is nothing to drain.
-func (s *NVMe) Drain(time.Time, uint64) (bool, error) { return true, nil }
-
-// Diagnose implements pipeline.Flow.
-func (s *NVMe) Diagnose(err error) error { return err }
-
-// Pending implements pipeline.Flow.
 func (s *NVMe) Pending() int { return int(s.server.Stats().Disk.InFlight) }
 
-// CloseQueue implements pipeline.Flow.
 func (s *NVMe) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
-
-// CountLost counts nothing, because a host knows which commands were not answered.
-func (s *NVMe) CountLost(*status.Flow) {}
 
 // OpenNVMe opens an NVMe-oF target. It accepts hosts after Begin.
 func OpenNVMe(e *pipeline.Env) (*pipeline.Run, error) {
@@ -226,12 +207,10 @@ func (s *NVMe) serve(ctx context.Context) error {
 	return s.server.Serve(ctx, s.listener, s.do)
 }
 
-// Announce implements pipeline.Flow.
 func (s *NVMe) Announce() []any {
 	return []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.namespaces.size()}
 }
 
-// Observe implements pipeline.Flow.
 func (s *NVMe) Observe(to *status.Flow) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency

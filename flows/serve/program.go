@@ -20,9 +20,12 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
+var _ pipeline.Flow = (*Program)(nil)
+
 // Program serves the blocks of a file or device to an attached program: the disk reads into memory that the program
-// maps. It implements pipeline.Flow.
+// maps.
 type Program struct {
+	pipeline.Server
 	err      *pipeline.FirstError
 	region   *umem.Region
 	book     *umem.Book
@@ -168,7 +171,6 @@ func (s *Program) takeReads(now time.Time) {
 	}
 }
 
-// FDs implements worker.Poller.
 func (s *Program) FDs(dst []unix.PollFd) []unix.PollFd {
 	fd, wait := s.end.FD()
 	s.ready = !wait
@@ -178,7 +180,6 @@ func (s *Program) FDs(dst []unix.PollFd) []unix.PollFd {
 	return append(dst, unix.PollFd{Fd: int32(s.queue.FD()), Events: unix.POLLIN})
 }
 
-// Deadline implements worker.Poller.
 func (s *Program) Deadline(now time.Time) time.Time {
 	if s.ready {
 		return now
@@ -192,27 +193,16 @@ func (s *Program) Begin() error {
 	return nil
 }
 
-// Announce implements pipeline.Flow.
 func (s *Program) Announce() []any {
 	return []any{"program", s.end.Program(), "bytes", s.target.Size()}
 }
 
-// Check implements pipeline.Flow.
 func (s *Program) Check(now time.Time) (waits, ends error) {
 	return s.health.Check(now, s.target.Path(), "the program waits", s.queue.Stats()), nil
 }
 
-// Trouble implements pipeline.Flow.
-func (s *Program) Trouble() error { return nil }
-
-// Done implements pipeline.Flow. A server is never done.
-func (s *Program) Done() bool { return false }
-
 // Traffic returns the requests served, and their bytes.
 func (s *Program) Traffic() (packets, bytes uint64) { return s.served.Load(), s.bytes.Load() }
-
-// StopReceiving implements pipeline.Flow.
-func (s *Program) StopReceiving() error { return nil }
 
 // Drain implements pipeline.Flow: requests that were taken are answered.
 func (s *Program) Drain(time.Time, uint64) (bool, error) {
@@ -220,19 +210,10 @@ func (s *Program) Drain(time.Time, uint64) (bool, error) {
 	return s.reading == 0, nil
 }
 
-// Diagnose implements pipeline.Flow.
-func (s *Program) Diagnose(err error) error { return err }
-
-// Pending implements pipeline.Flow.
 func (s *Program) Pending() int { return int(s.queue.Stats().InFlight) }
 
-// CloseQueue implements pipeline.Flow.
 func (s *Program) CloseQueue() error { return s.queue.CloseWithin(time.Millisecond) }
 
-// CountLost counts nothing: a program knows which requests were not answered.
-func (s *Program) CountLost(*status.Flow) {}
-
-// Observe implements pipeline.Flow.
 func (s *Program) Observe(to *status.Flow) error {
 	to.Packets, to.Bytes = s.Traffic()
 	to.Latency = s.times.Summary()

@@ -5,16 +5,15 @@ package discard
 import (
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Sink implements pipeline.Sink.
+var _ pipeline.Sink = (*Sink)(nil)
+
+// Sink counts packets and frees them.
 type Sink struct {
 	region  *umem.Region
 	free    *umem.FreeList
@@ -26,7 +25,6 @@ type Sink struct {
 // New makes a sink that pushes frames to free.
 func New(region *umem.Region, free *umem.FreeList) *Sink { return &Sink{region: region, free: free} }
 
-// Write implements pipeline.Sink.
 func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	whole := umem.Whole(b.Held())
 	if whole == 0 {
@@ -52,31 +50,8 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	return true
 }
 
-// Observe implements pipeline.Sink.
 func (s *Sink) Observe(to *status.Flow) error {
 	to.Discarded = &status.Discarded{Packets: s.packets.Load(), Bytes: s.bytes.Load()}
 	to.FrameTimes = s.times.Status()
 	return nil
 }
-
-// The sink is never blocked, has no device and keeps nothing.
-
-func (s *Sink) Reap(time.Time)                      {}
-func (s *Sink) Block()                              {}
-func (s *Sink) Blocked() bool                       { return false }
-func (s *Sink) Flush(bool, time.Time)               {}
-func (s *Sink) Kick()                               {}
-func (s *Sink) InFlight() int                       { return 0 }
-func (s *Sink) Drain(time.Time) (bool, error)       { return true, nil }
-func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd { return dst }
-func (s *Sink) Deadline(now time.Time) time.Time    { return now.Add(worker.MaxWait) }
-func (s *Sink) Begin() error                        { return nil }
-func (s *Sink) Full() bool                          { return false }
-func (s *Sink) Check(time.Time) (waits, ends error) { return nil, nil }
-func (s *Sink) Trouble() error                      { return nil }
-func (s *Sink) Diagnose(err error) error            { return err }
-func (s *Sink) Pending() int                        { return 0 }
-func (s *Sink) Close() error                        { return nil }
-func (s *Sink) Announce() []any                     { return nil }
-func (s *Sink) CountLost(*status.Flow, uint64)      {}
-func (s *Sink) Shrink(pipeline.Quota) (over bool)   { return false }

@@ -6,7 +6,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// Observe implements pipeline.Sink.
 func (w *Writer) Observe(s *status.Flow) error {
 	s.Written, s.Durable = w.progress.read()
 	s.Stalls, s.FrameTimes = w.stalls.Load(), w.times.times.Status()
@@ -28,10 +27,10 @@ func (w *Writer) Observe(s *status.Flow) error {
 	return w.segments.manager.Observe(s)
 }
 
-// CountLost implements pipeline.Sink. In a failed flow with nothing in flight, packets that the
+// CountFailed implements pipeline.Sink. In a failed flow with nothing in flight, packets that the
 // source accepted and the flow has not written are lost. Segments are sealed, and the next one is
 // prepared, until the flow has ended, so it looks at them again.
-func (w *Writer) CountLost(s *status.Flow, accepted uint64) {
+func (w *Writer) CountFailed(s *status.Flow, accepted uint64) {
 	if w.segments != nil {
 		_ = w.segments.manager.Observe(s) // an error was reported with the status before
 	}

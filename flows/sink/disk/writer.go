@@ -14,8 +14,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
+var _ pipeline.Sink = (*Writer)(nil)
+
 // Writer writes packets or messages to segments on a disk, or to a stream. Its layout makes records
-// of them, and its output writes batches of records. It implements pipeline.Sink.
+// of them, and its output writes batches of records.
 type Writer struct {
 	err      *pipeline.FirstError
 	out      output
@@ -70,13 +72,11 @@ type output interface {
 	fd() int
 }
 
-// Reap implements pipeline.Sink.
 func (w *Writer) Reap(now time.Time) {
 	w.err.Note(w.out.settle(now))
 	w.blocked = false
 }
 
-// Write implements pipeline.Sink.
 func (w *Writer) Write(b *pipeline.Batch, now time.Time) bool {
 	whole := umem.Whole(b.Held())
 	done := w.put(b.ID, b.Frames[:whole], now)
@@ -111,13 +111,11 @@ func (w *Writer) note(fs []umem.Frame, now time.Time) {
 	}
 }
 
-// Block implements pipeline.Sink.
 func (w *Writer) Block() {
 	w.blocked = true
 	w.stalls.Add(1)
 }
 
-// Blocked implements pipeline.Sink.
 func (w *Writer) Blocked() bool { return w.blocked }
 
 // InFlight implements pipeline.Sink: the extents of batches.
@@ -177,7 +175,6 @@ func (w *Writer) gathers() bool {
 	return !w.segments.track.idle() || w.gatherFlushes && !w.segments.flushed
 }
 
-// Kick implements pipeline.Sink.
 func (w *Writer) Kick() {
 	w.err.Note(w.out.kick())
 	t := w.out.tracker()
@@ -208,7 +205,6 @@ func (w *Writer) Drain(now time.Time) (bool, error) {
 	return w.out.close(now, w.begun(now))
 }
 
-// FDs implements pipeline.Sink.
 func (w *Writer) FDs(dst []unix.PollFd) []unix.PollFd {
 	if fd := w.out.fd(); fd >= 0 {
 		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
@@ -235,9 +231,6 @@ func (w *Writer) Deadline(now time.Time) time.Time {
 	return due
 }
 
-// Begin implements pipeline.Sink.
-func (w *Writer) Begin() error { return nil }
-
 // Full implements pipeline.Sink. It reports whether the last file is complete.
 func (w *Writer) Full() bool { return w.segments != nil && w.segments.complete.Load() }
 
@@ -253,7 +246,6 @@ func (w *Writer) Check(now time.Time) (waits, ends error) {
 	return w.health.Check(now, w.to, w.segments.manager.Consequence(), w.segments.queue.Stats()), nil
 }
 
-// Trouble implements pipeline.Sink.
 func (w *Writer) Trouble() error {
 	if w.segments == nil {
 		return nil
@@ -261,7 +253,6 @@ func (w *Writer) Trouble() error {
 	return w.segments.trouble()
 }
 
-// Diagnose implements pipeline.Sink.
 func (w *Writer) Diagnose(err error) error {
 	if w.segments == nil {
 		return err
@@ -269,7 +260,6 @@ func (w *Writer) Diagnose(err error) error {
 	return w.segments.diagnose(err)
 }
 
-// Pending implements pipeline.Sink.
 func (w *Writer) Pending() int {
 	if w.segments == nil {
 		return 0
@@ -285,9 +275,6 @@ func (w *Writer) Close() error {
 	}
 	return w.segments.queue.CloseWithin(time.Millisecond)
 }
-
-// Announce implements pipeline.Sink.
-func (w *Writer) Announce() []any { return nil }
 
 // Shrink implements pipeline.Sink. A stream never shrinks, because its daemon has no other flow.
 func (w *Writer) Shrink(q pipeline.Quota) (over bool) {

@@ -16,10 +16,12 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Sink implements pipeline.Sink.
+var _ pipeline.Sink = (*Sink)(nil)
+
+// Sink puts the messages of a feed in order, in front of another sink.
 type Sink struct {
-	inner   pipeline.Sink
-	stops   pipeline.Stopper // inner, if it must know that the flow stops; else nil
+	pipeline.FullSink // what gets the messages: what is not here is its own
+
 	region  *umem.Region
 	free    *umem.FreeList // of the source
 	offset  uint64         // of a message in its frame
@@ -40,8 +42,7 @@ type Sink struct {
 // The calling thread must be in the network namespace of the retransmission server.
 func Open(e *pipeline.Env, free *umem.FreeList, inner pipeline.Sink, headroom uint32) (*Sink, error) {
 	m := e.Flow.Feed()
-	s := &Sink{inner: inner, region: e.Region, free: free, offset: umem.PacketHeadroom + uint64(headroom), lines: m.Lines, begun: time.Now(), log: e.Log, server: server{fd: -1}}
-	s.stops, _ = inner.(pipeline.Stopper)
+	s := &Sink{FullSink: pipeline.Complete(inner), region: e.Region, free: free, offset: umem.PacketHeadroom + uint64(headroom), lines: m.Lines, begun: time.Now(), log: e.Log, server: server{fd: -1}}
 	s.out.Frames = make([]umem.Frame, pipeline.Burst)
 	longest := int(e.Region.FrameSize()) - int(s.offset) // then each message fits a frame, also one of the server
 	c := feed.Config{Lines: len(m.Lines), Held: m.Hold, Longest: longest, Gap: m.Gap, Counter: counterOf(m)}
@@ -68,7 +69,6 @@ func counterOf(m *config.Feed) *feed.Counter {
 	return &feed.Counter{Offset: m.Counter.Offset, Width: m.Counter.Width, Little: m.Counter.Order == config.LittleEndian}
 }
 
-// Write implements pipeline.Sink.
 func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	if !s.give(now) {
 		return false
@@ -118,19 +118,19 @@ func (s *Sink) line(d stage.Datagram) int {
 // because the sink has all of them.
 func (s *Sink) give(now time.Time) bool {
 	for {
-		if s.out.Len == len(s.out.Frames) && !s.inner.Write(&s.out, now) {
+		if s.out.Len == len(s.out.Frames) && !s.FullSink.Write(&s.out, now) {
 			return false
 		}
 		if s.free.Len() == 0 {
-			if s.inner.Write(&s.out, now); s.free.Len() == 0 {
-				s.inner.Block()
+			if s.FullSink.Write(&s.out, now); s.free.Len() == 0 {
+				s.Block()
 				return false
 			}
 			continue
 		}
 		m, ok := s.arbiter.Next()
 		if !ok {
-			return s.out.Len == 0 || s.inner.Write(&s.out, now)
+			return s.out.Len == 0 || s.FullSink.Write(&s.out, now)
 		}
 		s.put(m)
 	}
@@ -158,7 +158,7 @@ func (s *Sink) Flush(open bool, now time.Time) {
 	if s.give(now) {
 		s.after(now)
 	}
-	s.inner.Flush(open, now)
+	s.FullSink.Flush(open, now)
 }
 
 // after looks after gaps, when everything that can be given out has been.
@@ -181,9 +181,8 @@ func (s *Sink) after(now time.Time) {
 	s.give(now)
 }
 
-// Deadline implements pipeline.Sink.
 func (s *Sink) Deadline(now time.Time) time.Time {
-	at := s.inner.Deadline(now)
+	at := s.FullSink.Deadline(now)
 	if wait, open := s.arbiter.Wait(now.Sub(s.begun)); open && now.Add(wait).Before(at) {
 		return now.Add(wait)
 	}
@@ -192,7 +191,7 @@ func (s *Sink) Deadline(now time.Time) time.Time {
 
 // FDs implements pipeline.Sink. Answers that nobody waits for do not wake the worker.
 func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd {
-	dst = s.inner.FDs(dst)
+	dst = s.FullSink.FDs(dst)
 	if s.arbiter.Asked() {
 		dst = append(dst, unix.PollFd{Fd: int32(s.server.fd), Events: unix.POLLIN})
 	}
@@ -205,14 +204,7 @@ func (s *Sink) Drain(now time.Time) (bool, error) {
 	if !s.give(now) {
 		return false, nil
 	}
-	return s.inner.Drain(now)
-}
-
-// Stopping implements pipeline.Stopper.
-func (s *Sink) Stopping() {
-	if s.stops != nil {
-		s.stops.Stopping()
-	}
+	return s.FullSink.Drain(now)
 }
 
 // Check implements pipeline.Sink. It logs sessions that have begun since the last call.
@@ -226,12 +218,11 @@ func (s *Sink) Check(t time.Time) (waits, ends error) {
 		say(text, "session", a.Session, "sessions", a.Sessions, "restarts", a.Restarts)
 		s.sessions, s.restarts = a.Sessions, a.Restarts
 	}
-	return s.inner.Check(t)
+	return s.FullSink.Check(t)
 }
 
-// Observe implements pipeline.Sink.
 func (s *Sink) Observe(to *status.Flow) error {
-	err := s.inner.Observe(to)
+	err := s.FullSink.Observe(to)
 	a := s.arbiter.Stats()
 	to.Feed = &status.Feed{
 		Session: a.Session, Messages: a.Given, Lost: a.Lost, Gaps: a.Gaps, Requests: a.Requests, Unsent: s.server.unsent.Load(),
@@ -248,23 +239,9 @@ func (s *Sink) Observe(to *status.Flow) error {
 	return err
 }
 
-// CountLost implements pipeline.Sink. The sink behind has got messages, and not packets.
-func (s *Sink) CountLost(to *status.Flow, _ uint64) {
-	s.inner.CountLost(to, s.arbiter.Stats().Given-s.empty.Load())
+// CountFailed implements pipeline.Sink. The sink behind has got messages, and not packets.
+func (s *Sink) CountFailed(to *status.Flow, _ uint64) {
+	s.FullSink.CountFailed(to, s.arbiter.Stats().Given-s.empty.Load())
 }
 
-// The rest is the sink's own.
-
-func (s *Sink) Reap(now time.Time)                  { s.inner.Reap(now) }
-func (s *Sink) Block()                              { s.inner.Block() }
-func (s *Sink) Blocked() bool                       { return s.inner.Blocked() }
-func (s *Sink) Kick()                               { s.inner.Kick() }
-func (s *Sink) InFlight() int                       { return s.inner.InFlight() }
-func (s *Sink) Begin() error                        { return s.inner.Begin() }
-func (s *Sink) Full() bool                          { return s.inner.Full() }
-func (s *Sink) Trouble() error                      { return s.inner.Trouble() }
-func (s *Sink) Diagnose(err error) error            { return s.inner.Diagnose(err) }
-func (s *Sink) Pending() int                        { return s.inner.Pending() }
-func (s *Sink) Close() error                        { return s.inner.Close() }
-func (s *Sink) Announce() []any                     { return append(s.inner.Announce(), "lines", len(s.lines)) }
-func (s *Sink) Shrink(q pipeline.Quota) (over bool) { return s.inner.Shrink(q) }
+func (s *Sink) Announce() []any { return append(s.FullSink.Announce(), "lines", len(s.lines)) }

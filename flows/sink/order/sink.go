@@ -18,7 +18,9 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// Sink implements pipeline.Sink. It belongs to the worker's thread, except where the interface says otherwise.
+var _ pipeline.Sink = (*Sink)(nil)
+
+// Sink sends orders. It belongs to the worker's thread, except where the interface says otherwise.
 type Sink struct {
 	region    *umem.Region
 	config    config.Order
@@ -87,7 +89,6 @@ const (
 	lookTime   = 5 * time.Millisecond
 )
 
-// Reap implements pipeline.Sink.
 func (s *Sink) Reap(now time.Time) {
 	s.blocked = false
 	s.reapPort()
@@ -183,7 +184,6 @@ func (s *Sink) lose() {
 	s.conn, s.last = nil, time.Time{}
 }
 
-// Write implements pipeline.Sink.
 func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	fs := b.Held()
 	if len(fs) == 0 {
@@ -346,16 +346,13 @@ func (s *Sink) Taken() uint64 { return s.taken }
 // Outcome says what became of an order of the run, of which the sink has decided on at least so many.
 func (s *Sink) Outcome(n uint64) wire.Reason { return s.outcomes[n&uint64(len(s.outcomes)-1)] }
 
-// Block implements pipeline.Sink.
 func (s *Sink) Block() {
 	s.blocked = true
 	s.count.stalls.Add(1)
 }
 
-// Blocked implements pipeline.Sink.
 func (s *Sink) Blocked() bool { return s.blocked }
 
-// Flush implements pipeline.Sink.
 func (s *Sink) Flush(_ bool, now time.Time) {
 	if s.rehearsal != nil {
 		s.rehearsal.run(s, now)
@@ -370,7 +367,6 @@ func (s *Sink) Kick() {
 	}
 }
 
-// InFlight implements pipeline.Sink.
 func (s *Sink) InFlight() int { return s.total - s.own.Len() }
 
 // Stopping implements pipeline.Stopper: an order that would have to wait is refused.
@@ -381,7 +377,6 @@ func (s *Sink) Drain(time.Time) (bool, error) {
 	return s.conn == nil || s.conn.Settle(), nil
 }
 
-// FDs implements pipeline.Sink.
 func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd {
 	dst = s.replies.fds(dst)
 	if s.conn != nil && s.replies.takes() {
@@ -403,7 +398,6 @@ func (s *Sink) Deadline(now time.Time) time.Time {
 	return now.Add(min(lookTime, worker.MaxWait))
 }
 
-// Observe implements pipeline.Sink.
 func (s *Sink) Observe(to *status.Flow) error {
 	c, g := &s.count, s.net.Granted()
 	to.ZeroCopy, to.WhyNot = g.ZeroCopy, g.WhyNotZeroCopy()
@@ -444,7 +438,6 @@ func (s *Sink) Observe(to *status.Flow) error {
 	return nil
 }
 
-// Check implements pipeline.Sink.
 func (s *Sink) Check(time.Time) (waits, ends error) {
 	if err := s.net.Check(); err != nil {
 		if isDown(err) {
@@ -455,7 +448,6 @@ func (s *Sink) Check(time.Time) (waits, ends error) {
 	return s.keeper.waitsFor(), nil
 }
 
-// Begin implements pipeline.Sink.
 func (s *Sink) Begin() error {
 	s.keeper.begin()
 	if s.replies.end != nil {
@@ -464,7 +456,6 @@ func (s *Sink) Begin() error {
 	return nil
 }
 
-// Close implements pipeline.Sink.
 func (s *Sink) Close() error {
 	s.conn = nil // the keeper closes it
 	s.reapPort()
@@ -472,7 +463,6 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Announce implements pipeline.Sink.
 func (s *Sink) Announce() []any {
 	g := s.net.Granted()
 	a := []any{"connects", s.config.Connect, "interface", s.net.Name(), "queue", s.port.Queue(), "zero_copy", g.ZeroCopy}
@@ -484,12 +474,3 @@ func (s *Sink) Announce() []any {
 	}
 	return a
 }
-
-// The sink has no disk, and its frames are exactly what it needs.
-
-func (s *Sink) Full() bool                        { return false }
-func (s *Sink) Trouble() error                    { return nil }
-func (s *Sink) Diagnose(err error) error          { return err }
-func (s *Sink) Pending() int                      { return 0 }
-func (s *Sink) CountLost(*status.Flow, uint64)    {}
-func (s *Sink) Shrink(pipeline.Quota) (over bool) { return false }

@@ -18,8 +18,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
+var _ pipeline.Sink = (*Sink)(nil)
+
 // Sink sends packets or messages to RDMA peers from the frames in which they landed, after the
-// flow's stages have changed them. It implements pipeline.Sink.
+// flow's stages have changed them.
 type Sink struct {
 	region  *umem.Region
 	device  *device.RDMA
@@ -55,7 +57,6 @@ type Sink struct {
 // unacknowledged messages.
 const lingerTimeout = 2 * time.Second
 
-// Reap implements pipeline.Sink.
 func (s *Sink) Reap(now time.Time) {
 	s.blocked = false
 	s.err.Note(s.fan.Poll(now))
@@ -121,13 +122,11 @@ func (s *Sink) offerOne(packet []umem.Frame) bool {
 	return s.fan.Offer(packet, 0, stamp)
 }
 
-// Block implements pipeline.Sink.
 func (s *Sink) Block() {
 	s.blocked = true
 	s.stalls.Add(1)
 }
 
-// Blocked implements pipeline.Sink.
 func (s *Sink) Blocked() bool { return s.blocked }
 
 // Acknowledged returns how many messages enough peers have acknowledged. It is for the worker's
@@ -145,14 +144,7 @@ func (s *Sink) Acknowledged() uint64 {
 // Delivered reports whether peers have everything. It is for the worker's thread.
 func (s *Sink) Delivered() bool { return s.fan.Idle() }
 
-// Flush implements pipeline.Sink.
-func (s *Sink) Flush(bool, time.Time) {}
-
-// Kick implements pipeline.Sink.
 func (s *Sink) Kick() { s.err.Note(s.fan.Kick()) }
-
-// InFlight implements pipeline.Sink. It returns 0, because the source counts all frames.
-func (s *Sink) InFlight() int { return 0 }
 
 // Drain implements pipeline.Sink. It returns true when peers have acknowledged everything, or
 // nothing for a while.
@@ -175,7 +167,6 @@ func (s *Sink) progress(now time.Time) time.Time {
 	return s.lastProgress
 }
 
-// FDs implements pipeline.Sink.
 func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd { return s.fan.FDs(dst) }
 
 // Deadline implements pipeline.Sink. A blocked sink is polled again soon: descriptors signal new
@@ -192,9 +183,6 @@ func (s *Sink) Begin() error {
 	s.dials.Start(func(ctx context.Context) error { return s.fan.Run(ctx, s.do) })
 	return nil
 }
-
-// Full implements pipeline.Sink.
-func (s *Sink) Full() bool { return false }
 
 // Check implements pipeline.Sink. It returns an error for a missing peer as one to wait for. The
 // flow continues with the other peers. An error that ends the flow is also the flow's own: nothing can be sent any
@@ -239,17 +227,8 @@ func (e *PeerError) Error() string {
 	return text
 }
 
-// The sink has no disk.
-
-func (s *Sink) Trouble() error           { return nil }
-func (s *Sink) Diagnose(err error) error { return err }
-func (s *Sink) Pending() int             { return 0 }
-func (s *Sink) Close() error             { return nil }
-
-// Announce implements pipeline.Sink.
 func (s *Sink) Announce() []any { return []any{"device", s.device.Name, "peers", len(s.names)} }
 
-// Observe implements pipeline.Sink.
 func (s *Sink) Observe(to *status.Flow) error {
 	out := &status.Sends{Device: s.device.Name}
 	for i, p := range s.fan.Stats() {
@@ -267,9 +246,9 @@ func (s *Sink) Observe(to *status.Flow) error {
 	return nil
 }
 
-// CountLost implements pipeline.Sink. What peers have not acknowledged when the flow ends is given up. Packets that
+// CountFailed implements pipeline.Sink. What peers have not acknowledged when the flow ends is given up. Packets that
 // were received and not offered to the peers count as failed. Messages do not: they are still where they came from.
-func (s *Sink) CountLost(to *status.Flow, accepted uint64) {
+func (s *Sink) CountFailed(to *status.Flow, accepted uint64) {
 	for i := range to.Sends.Peers {
 		p := &to.Sends.Peers[i]
 		p.Dropped["disconnected"] += p.Waiting + p.InFlight
@@ -279,6 +258,3 @@ func (s *Sink) CountLost(to *status.Flow, accepted uint64) {
 		to.Dropped["write_failed"] = accepted - s.taken.Load()
 	}
 }
-
-// Shrink implements pipeline.Sink.
-func (s *Sink) Shrink(pipeline.Quota) (over bool) { return false }

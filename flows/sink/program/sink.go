@@ -30,7 +30,9 @@ type Config struct {
 	Here bool
 }
 
-// Sink implements pipeline.Sink.
+var _ pipeline.Sink = (*Sink)(nil)
+
+// Sink gives packets and messages to an attached program.
 type Sink struct {
 	region   *umem.Region
 	end      *attach.End
@@ -115,7 +117,6 @@ func (s *Sink) list() *umem.FreeList {
 	return &s.own
 }
 
-// Reap implements pipeline.Sink.
 func (s *Sink) Reap(time.Time) {
 	s.blocked = false
 	for {
@@ -131,7 +132,6 @@ func (s *Sink) Reap(time.Time) {
 	}
 }
 
-// Write implements pipeline.Sink.
 func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	whole := umem.Whole(b.Held())
 	at := uint64(now.UnixNano())
@@ -241,31 +241,18 @@ func (s *Sink) drop(packet []umem.Frame, why *counter.Counter) {
 	why.Add(1)
 }
 
-// Block implements pipeline.Sink.
 func (s *Sink) Block() {
 	s.blocked = true
 	s.stalls.Add(1)
 }
 
-// Blocked implements pipeline.Sink.
 func (s *Sink) Blocked() bool { return s.blocked }
-
-// Flush implements pipeline.Sink.
-func (s *Sink) Flush(bool, time.Time) {}
 
 // Stopping implements pipeline.Stopper: a program that is not there will not come.
 func (s *Sink) Stopping() { s.stopping = true }
 
-// Kick implements pipeline.Sink.
 func (s *Sink) Kick() { s.end.Kick() }
 
-// InFlight implements pipeline.Sink. It returns 0: the program's frames are no others'.
-func (s *Sink) InFlight() int { return 0 }
-
-// Drain implements pipeline.Sink. What the program has not taken yet it still finds in its ring.
-func (s *Sink) Drain(time.Time) (bool, error) { return true, nil }
-
-// FDs implements pipeline.Sink.
 func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd {
 	fd, wait := s.end.FD()
 	s.ready = !wait
@@ -275,7 +262,6 @@ func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
-// Deadline implements pipeline.Sink.
 func (s *Sink) Deadline(now time.Time) time.Time {
 	switch {
 	case s.ready:
@@ -286,7 +272,6 @@ func (s *Sink) Deadline(now time.Time) time.Time {
 	return now.Add(worker.MaxWait)
 }
 
-// Observe implements pipeline.Sink.
 func (s *Sink) Observe(to *status.Flow) error {
 	e := s.end.Stats()
 	to.Gives = &status.Gives{
@@ -306,18 +291,6 @@ func (s *Sink) Begin() error {
 	return nil
 }
 
-// The sink has no disk, and the program's memory is no part of the flow's quota.
-
-func (s *Sink) Full() bool                          { return false }
-func (s *Sink) Check(time.Time) (waits, ends error) { return nil, nil }
-func (s *Sink) Trouble() error                      { return nil }
-func (s *Sink) Diagnose(err error) error            { return err }
-func (s *Sink) Pending() int                        { return 0 }
-func (s *Sink) Close() error                        { return nil }
-func (s *Sink) CountLost(*status.Flow, uint64)      {}
-func (s *Sink) Shrink(pipeline.Quota) (over bool)   { return false }
-
-// Announce implements pipeline.Sink.
 func (s *Sink) Announce() []any {
 	a := []any{"program", s.end.Program()}
 	if s.place != "" {

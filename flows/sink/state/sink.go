@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/state"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Sink implements pipeline.Sink. It takes every message, and frees its frame at once: an update is visible when Write
+var _ pipeline.Sink = (*Sink)(nil)
+
+// Sink takes every message, and frees its frame at once: an update is visible when Write
 // returns.
 type Sink struct {
 	region  *umem.Region
@@ -54,7 +53,6 @@ func (s *Sink) Position() uint64 { return s.state.Position() }
 // SetFree sets the list to which frames are pushed: that of the source, which is opened after the sink.
 func (s *Sink) SetFree(free *umem.FreeList) { s.free = free }
 
-// Write implements pipeline.Sink.
 func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	fs := b.Held()
 	if len(fs) == 0 {
@@ -100,35 +98,13 @@ func (s *Sink) Observe(to *status.Flow) error {
 	return nil
 }
 
-// Announce implements pipeline.Sink.
 func (s *Sink) Announce() []any {
 	return []any{"state", s.state.Name(), "position", s.state.Position() + 1}
 }
 
-// Begin implements pipeline.Sink.
 func (s *Sink) Begin() error {
 	if s.free == nil {
 		return errors.New("the sink of a state has no list of free frames")
 	}
 	return nil
 }
-
-// The sink is never blocked, has no device and keeps no frame.
-
-func (s *Sink) Reap(time.Time)                      {}
-func (s *Sink) Block()                              {}
-func (s *Sink) Blocked() bool                       { return false }
-func (s *Sink) Flush(bool, time.Time)               {}
-func (s *Sink) Kick()                               {}
-func (s *Sink) InFlight() int                       { return 0 }
-func (s *Sink) Drain(time.Time) (bool, error)       { return true, nil }
-func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd { return dst }
-func (s *Sink) Deadline(now time.Time) time.Time    { return now.Add(worker.MaxWait) }
-func (s *Sink) Full() bool                          { return false }
-func (s *Sink) Check(time.Time) (waits, ends error) { return nil, nil }
-func (s *Sink) Trouble() error                      { return nil }
-func (s *Sink) Diagnose(err error) error            { return err }
-func (s *Sink) Pending() int                        { return 0 }
-func (s *Sink) Close() error                        { return nil }
-func (s *Sink) CountLost(*status.Flow, uint64)      {}
-func (s *Sink) Shrink(pipeline.Quota) (over bool)   { return false }

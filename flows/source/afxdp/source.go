@@ -10,14 +10,15 @@ import (
 	"github.com/unifiedd/unifiedd/bpf/mirror"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
-	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
+var _ pipeline.Source = (*Source)(nil)
+
 // Source receives packets from the queues of one or more interfaces. Its frames circulate: free,
-// in the rings, in a batch, with the sink, and free again. It implements pipeline.Source.
+// in the rings, in a batch, with the sink, and free again.
 type Source struct {
 	from     config.From
 	net      interfaces
@@ -66,7 +67,7 @@ func (s *Source) Chosen(why string) { s.why = why }
 func (s *Source) Node() int { return s.net[0].Node() }
 
 // Receive implements pipeline.Source. Each round begins with the next queue.
-func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+func (s *Source) Receive(sink pipeline.Output, open bool, now time.Time) (more bool) {
 	for i := range s.queues {
 		more = s.receiveQueue(&s.queues[(s.first+i)%len(s.queues)], sink, open, now) || more
 	}
@@ -74,7 +75,7 @@ func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more boo
 	return more
 }
 
-func (s *Source) receiveQueue(q *queue, sink pipeline.Sink, open bool, now time.Time) bool {
+func (s *Source) receiveQueue(q *queue, sink pipeline.Output, open bool, now time.Time) bool {
 	b := &q.batch
 	if !sink.Write(b, now) || !open {
 		return false
@@ -143,7 +144,6 @@ func (s *Source) Supply() {
 	}
 }
 
-// InFlight implements pipeline.Source.
 func (s *Source) InFlight() int {
 	here := s.free.Len() + s.inRings
 	for i := range s.queues {
@@ -162,7 +162,6 @@ func (s *Source) Kick(time.Time) {
 	}
 }
 
-// FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
 	if blocked {
 		return dst // the sockets stay readable
@@ -172,9 +171,6 @@ func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
 	}
 	return dst
 }
-
-// Deadline implements pipeline.Source.
-func (s *Source) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
 // idle reports whether all batches are empty.
 func (s *Source) idle() bool {
@@ -194,9 +190,6 @@ func (s *Source) Drained(rounds uint64) bool {
 	}
 	return rounds >= s.lastRound+2
 }
-
-// Leave implements pipeline.Source.
-func (s *Source) Leave() bool { return true }
 
 // Begin implements pipeline.Source. The interfaces begin to deliver packets to the flow.
 func (s *Source) Begin() error {
@@ -219,16 +212,12 @@ func (s *Source) StopReceiving(bool) error {
 	return nil
 }
 
-// Done implements pipeline.Source.
 func (s *Source) Done() bool { return s.complete.Load() }
 
-// Traffic implements pipeline.Source.
 func (s *Source) Traffic() (packets, bytes uint64) { return s.packets.Load(), s.bytes.Load() }
 
-// Accepted implements pipeline.Source.
 func (s *Source) Accepted() uint64 { return s.packets.Load() - s.beyond.Load() }
 
-// Check implements pipeline.Source.
 func (s *Source) Check(time.Time) (waits, ends error) {
 	err := s.checkInterfaces()
 	if errors.Is(err, xdp.ErrInterfaceDown) {
@@ -237,7 +226,6 @@ func (s *Source) Check(time.Time) (waits, ends error) {
 	return nil, err
 }
 
-// Shrink implements pipeline.Source.
 func (s *Source) Shrink(q pipeline.Quota) (over bool) {
 	if s.fixed {
 		return false

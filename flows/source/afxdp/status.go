@@ -11,7 +11,6 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// Announce implements pipeline.Source.
 func (s *Source) Announce() []any {
 	g := s.net.Granted()
 	a := []any{"queues", len(s.queues), "zero_copy", g.ZeroCopy, "multi_buffer", g.MultiBuffer, "attach", g.Mode.String(), "ring", s.ring}
@@ -50,7 +49,6 @@ func Unseen(from config.From) string {
 	return "packets arriving on " + strings.Join(from.All(), ", ") + " that match " + from.Wanted()
 }
 
-// Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	to.From = s.net.Name()
 	to.Engine, to.WhyEngine = string(config.EngineXDP), s.why

@@ -16,8 +16,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
+var _ pipeline.Source = (*Source)(nil)
+
 // Source generates packets, to measure a sink alone: UDP packets of one length to the discard port,
-// each with its number. It implements pipeline.Source.
+// each with its number.
 //
 // With a rate, each packet has a due time as its timestamp: the first one is due one interval after the
 // source begins. Due packets wait as in a card's ring.
@@ -84,7 +86,7 @@ func (s *Source) Fill(e *pipeline.Env, least, most int) error {
 func (s *Source) Free() *umem.FreeList { return &s.free }
 
 // Receive implements pipeline.Source. It generates packets.
-func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+func (s *Source) Receive(sink pipeline.Output, open bool, now time.Time) (more bool) {
 	n := s.due(now)
 	if !sink.Write(&s.batch, now) || !open {
 		return false
@@ -187,22 +189,10 @@ func (s *Source) write(f umem.Frame, number uint64) {
 	binary.BigEndian.PutUint64(b[headerLen:], number)
 }
 
-// Supply implements pipeline.Source.
-func (s *Source) Supply() {}
-
-// Kick implements pipeline.Source.
-func (s *Source) Kick(time.Time) {}
-
-// InFlight implements pipeline.Source.
 func (s *Source) InFlight() int { return s.total - s.free.Len() - s.batch.Len }
 
-// Drained implements pipeline.Source.
 func (s *Source) Drained(uint64) bool { return s.batch.Len == 0 }
 
-// Leave implements pipeline.Source.
-func (s *Source) Leave() bool { return true }
-
-// FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, _ bool) []unix.PollFd { return dst }
 
 // Deadline implements pipeline.Source. It is the due time of the next packet.
@@ -218,39 +208,27 @@ func (s *Source) Deadline(now time.Time) time.Time {
 	return time.Unix(0, max(next, now.UnixNano()+int64(50*time.Microsecond)))
 }
 
-// Begin implements pipeline.Source.
 func (s *Source) Begin() error {
 	s.begun.Store(time.Now().UnixNano())
 	return nil
 }
 
-// StopReceiving implements pipeline.Source.
 func (s *Source) StopReceiving(bool) error {
 	s.stopped.Store(true)
 	return nil
 }
 
-// Done implements pipeline.Source.
 func (s *Source) Done() bool { return s.limit > 0 && s.packets.Load() == s.limit }
 
-// Traffic implements pipeline.Source.
 func (s *Source) Traffic() (packets, bytes uint64) {
 	n := s.packets.Load()
 	return n, n * uint64(s.length)
 }
 
-// Accepted implements pipeline.Source.
-func (s *Source) Accepted() uint64 { return s.packets.Load() }
-
-// Check implements pipeline.Source.
-func (s *Source) Check(time.Time) (waits, ends error) { return nil, nil }
-
-// Announce implements pipeline.Source.
 func (s *Source) Announce() []any {
 	return []any{"packet", s.length, "rate", s.rate, "frames", s.total}
 }
 
-// Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	to.Waiting = s.waiting.Load()
 	to.Packets, to.Bytes = s.Traffic()
@@ -266,7 +244,6 @@ func (s *Source) CountLost(to *status.Flow) {
 	to.Waiting = 0
 }
 
-// Shrink implements pipeline.Source.
 func (s *Source) Shrink(q pipeline.Quota) (over bool) {
 	return pipeline.ShrinkFrames(s.holder, &s.free, &s.total, max(q.Frames, s.least))
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/state"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
@@ -21,7 +20,9 @@ type Sink interface {
 	Update(all []state.Update, now time.Time)
 }
 
-// Source implements pipeline.Source. It passes records to its own Sink, and no frame to the pipeline's.
+var _ pipeline.Source = (*Source)(nil)
+
+// Source passes records to its own Sink, and no frame to the pipeline's.
 type Source struct {
 	reader reader
 	sink   Sink
@@ -74,7 +75,7 @@ func (s *Source) stop() {
 }
 
 // Receive implements pipeline.Source. It applies the chunks that were read.
-func (s *Source) Receive(_ pipeline.Sink, open bool, now time.Time) (more bool) {
+func (s *Source) Receive(_ pipeline.Output, open bool, now time.Time) (more bool) {
 	if !open {
 		return false
 	}
@@ -100,7 +101,6 @@ func (s *Source) take(c *chunk, now time.Time) {
 	s.reader.empty <- c // has room for all
 }
 
-// FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
 	if blocked {
 		return dst
@@ -108,17 +108,10 @@ func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
 	return append(dst, unix.PollFd{Fd: int32(s.reader.wake), Events: unix.POLLIN})
 }
 
-// Deadline implements pipeline.Source.
-func (s *Source) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
-
 // Drained implements pipeline.Source. What is left in chunks is read again by the next run.
 func (s *Source) Drained(uint64) bool { return true }
 
-// Traffic implements pipeline.Source.
 func (s *Source) Traffic() (packets, bytes uint64) { return s.packets.Load(), s.bytes.Load() }
-
-// Accepted implements pipeline.Source.
-func (s *Source) Accepted() uint64 { return s.packets.Load() }
 
 // Check implements pipeline.Source. The flow waits for a log that does not exist yet. It ends if the log cannot be read.
 func (s *Source) Check(time.Time) (waits, ends error) {
@@ -131,10 +124,8 @@ func (s *Source) Check(time.Time) (waits, ends error) {
 	return nil, nil
 }
 
-// Announce implements pipeline.Source.
 func (s *Source) Announce() []any { return []any{"log", s.reader.path} }
 
-// Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	to.Packets, to.Bytes = s.Traffic()
 	to.Dropped["missing"] = s.reader.missing.Load()
@@ -142,13 +133,3 @@ func (s *Source) Observe(to *status.Flow) error {
 	to.CopiedBytes["log"] = to.Bytes // into chunks
 	return nil
 }
-
-// The source has no frames and no device, and is never done.
-
-func (s *Source) Supply()                           {}
-func (s *Source) Kick(time.Time)                    {}
-func (s *Source) InFlight() int                     { return 0 }
-func (s *Source) Leave() bool                       { return true }
-func (s *Source) Done() bool                        { return false }
-func (s *Source) CountLost(*status.Flow)            {}
-func (s *Source) Shrink(pipeline.Quota) (over bool) { return false }

@@ -12,14 +12,15 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/stream"
-	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
+var _ pipeline.Source = (*Source)(nil)
+
 // Source receives messages of RDMA clients and acknowledges them. Messages land in frames, or in
-// extents if they are longer than a frame. It implements pipeline.Source and pipeline.Acknowledger.
+// extents if they are longer than a frame.
 type Source struct {
 	region    *umem.Region
 	device    *device.RDMA
@@ -63,7 +64,7 @@ type Source struct {
 // Observe.
 type Combiner interface {
 	// Receive takes messages from the source and passes the results to the sink.
-	Receive(sink pipeline.Sink, now time.Time) (more bool)
+	Receive(sink pipeline.Output, now time.Time) (more bool)
 	// Acknowledge acknowledges the messages whose combinations were delivered.
 	Acknowledge(now time.Time)
 	// Observe adds the combiner to a status.
@@ -102,7 +103,7 @@ func (s *Source) Receiver() *stream.Receiver { return s.receiver }
 
 // Receive implements pipeline.Source. It receives only messages that can be numbered. It leaves
 // enough frames for clients to send, even if the sink is slow.
-func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+func (s *Source) Receive(sink pipeline.Output, open bool, now time.Time) (more bool) {
 	if s.combiner != nil {
 		return s.combiner.Receive(sink, now)
 	}
@@ -160,7 +161,6 @@ func (s *Source) acknowledgeNow(now time.Time) {
 	s.acks.err.Note(s.receiver.Poll(now))
 }
 
-// Acknowledge implements pipeline.Acknowledger.
 func (s *Source) Acknowledge(now time.Time) {
 	if s.combiner != nil {
 		s.combiner.Acknowledge(now)
@@ -220,9 +220,6 @@ func (s *Source) FDs(dst []unix.PollFd, _ bool) []unix.PollFd {
 	return s.receiver.FDs(dst)
 }
 
-// Deadline implements pipeline.Source.
-func (s *Source) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
-
 // Drained implements pipeline.Source. It returns true when a whole round has received nothing.
 func (s *Source) Drained(rounds uint64) bool {
 	if now := s.packets.Load(); now != s.lastPackets || s.lastRound == 0 || s.batch.Len > 0 {
@@ -260,13 +257,8 @@ func (s *Source) StopReceiving(failed bool) error {
 	return nil
 }
 
-// Done implements pipeline.Source.
-func (s *Source) Done() bool { return false }
-
-// Traffic implements pipeline.Source.
 func (s *Source) Traffic() (packets, bytes uint64) { return s.packets.Load(), s.bytes.Load() }
 
-// Accepted implements pipeline.Source.
 func (s *Source) Accepted() uint64 {
 	n := s.packets.Load()
 	if s.dedup != nil {
@@ -275,7 +267,6 @@ func (s *Source) Accepted() uint64 {
 	return n
 }
 
-// Check implements pipeline.Source.
 func (s *Source) Check(time.Time) (waits, ends error) {
 	if err := s.serving.Err(); err != nil {
 		return nil, err
@@ -283,7 +274,6 @@ func (s *Source) Check(time.Time) (waits, ends error) {
 	return s.checkDevices()
 }
 
-// Extents implements pipeline.ExtentHolder.
 func (s *Source) Extents() int {
 	if !s.long {
 		return 0
@@ -291,7 +281,6 @@ func (s *Source) Extents() int {
 	return s.total
 }
 
-// Shrink implements pipeline.Source.
 func (s *Source) Shrink(q pipeline.Quota) (over bool) {
 	quota := q.Frames
 	if s.long {

@@ -8,7 +8,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/stream"
 )
 
-// Announce implements pipeline.Source.
 func (s *Source) Announce() []any {
 	a := []any{"device", s.device.Name, "listens", s.listeners[0].Addr().String(), "window", s.window, "method", string(s.method)}
 	if !s.secure {
@@ -20,7 +19,6 @@ func (s *Source) Announce() []any {
 	return a
 }
 
-// Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	if s.log != nil && !s.member {
 		before := s.acks.before

@@ -13,13 +13,13 @@ import (
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
-	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// Source receives packets from a packet socket. Its frames are the blocks of the socket's ring. It
-// implements pipeline.Source.
+var _ pipeline.Source = (*Source)(nil)
+
+// Source receives packets from a packet socket. Its frames are the blocks of the socket's ring.
 type Source struct {
 	from    config.From
 	keep    uint32 // most bytes of a packet that the kernel copies
@@ -74,8 +74,7 @@ func (s *Source) Chosen(why string) { s.why = why }
 // Node returns the NUMA node of the interface.
 func (s *Source) Node() int { return s.node }
 
-// Receive implements pipeline.Source.
-func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+func (s *Source) Receive(sink pipeline.Output, open bool, now time.Time) (more bool) {
 	if s.waits { // the next event comes with the next block
 		_, _ = unix.EpollWait(s.socket.events, s.events[:], 0)
 	}
@@ -144,25 +143,12 @@ func (s *Source) release(number int) {
 	owner(s.ring.Bytes(number)).Store(unix.TP_STATUS_KERNEL)
 }
 
-// Supply implements pipeline.Source. Release has given the blocks back.
-func (s *Source) Supply() {}
-
-// InFlight implements pipeline.Source. Blocks are not frames of the region.
-func (s *Source) InFlight() int { return 0 }
-
-// Kick implements pipeline.Source.
-func (s *Source) Kick(time.Time) {}
-
-// FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
 	if blocked {
 		return dst
 	}
 	return append(dst, unix.PollFd{Fd: int32(s.socket.events), Events: unix.POLLIN})
 }
-
-// Deadline implements pipeline.Source.
-func (s *Source) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
 // Drained implements pipeline.Source. Everything has come when the kernel has counted as many packets
 // as were received and dropped. If a block does not come in time, its packets count as not received.
@@ -177,10 +163,6 @@ func (s *Source) Drained(uint64) bool {
 	return time.Since(time.Unix(0, s.stopped.Load())) > s.drained
 }
 
-// Leave implements pipeline.Source.
-func (s *Source) Leave() bool { return true }
-
-// Begin implements pipeline.Source.
 func (s *Source) Begin() error {
 	if s.from.Fanout == "" {
 		return s.socket.bind()
@@ -220,16 +202,8 @@ func (s *Source) StopReceiving(bool) error {
 	return s.socket.setFilter(rejectAll)
 }
 
-// Done implements pipeline.Source.
 func (s *Source) Done() bool { return s.complete.Load() }
 
-// Traffic implements pipeline.Source.
 func (s *Source) Traffic() (packets, bytes uint64) { return s.packets.Load(), s.bytes.Load() }
 
-// Accepted implements pipeline.Source.
 func (s *Source) Accepted() uint64 { return s.packets.Load() - s.beyond.Load() }
-
-// Shrink implements pipeline.Source. The flow has no frames of the region.
-func (s *Source) Shrink(pipeline.Quota) (over bool) { return false }
-
-var _ pipeline.Source = (*Source)(nil)

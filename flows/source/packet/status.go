@@ -28,7 +28,6 @@ type watch struct {
 	last    atomic.Pointer[status.Drops]
 }
 
-// Check implements pipeline.Source.
 func (s *Source) Check(now time.Time) (waits, ends error) {
 	if err := s.fault.Load(); err != nil {
 		return nil, *err
@@ -63,7 +62,6 @@ func (s *Source) checkDrops(now time.Time) {
 	s.watch.last.Store(&span)
 }
 
-// Announce implements pipeline.Source.
 func (s *Source) Announce() []any {
 	return []any{"engine", string(config.EnginePacket), "buffer", len(s.ring.Memory), "blocks", len(s.ring.About), "block", s.ring.Block, "mirrors", s.directions()}
 }
@@ -79,7 +77,6 @@ func (s *Source) directions() []string {
 	return []string{"ingress", "egress"}
 }
 
-// Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	to.From, to.Mirrors = *s.watch.name.Load(), s.directions()
 	to.Engine, to.WhyEngine, to.Fanout = string(config.EnginePacket), s.why, s.from.Fanout

@@ -27,8 +27,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Source takes messages of a program and tells it what became of them. It implements pipeline.Source and
-// pipeline.Acknowledger.
+var _ pipeline.Source = (*Source)(nil)
+
+// Source takes messages of a program and tells it what became of them.
 type Source struct {
 	region *umem.Region
 	end    *attach.End
@@ -78,8 +79,7 @@ type pending struct {
 	received int64 // nanoseconds since 1970
 }
 
-// Receive implements pipeline.Source.
-func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+func (s *Source) Receive(sink pipeline.Output, open bool, now time.Time) (more bool) {
 	if !sink.Write(&s.batch, now) || !open || s.stopped.Load() {
 		return false
 	}
@@ -251,14 +251,12 @@ func (s *Source) Supply() {
 	}
 }
 
-// Kick implements pipeline.Source.
 func (s *Source) Kick(time.Time) {
 	s.end.Kick()
 	s.receivedShown.Set(s.received)
 	s.acknowledgedShown.Set(s.acknowledged)
 }
 
-// FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
 	fd, wait := s.end.FD()
 	s.ready = !wait && !blocked
@@ -268,7 +266,6 @@ func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
 	return dst
 }
 
-// Deadline implements pipeline.Source.
 func (s *Source) Deadline(now time.Time) time.Time {
 	if s.ready {
 		return now
@@ -276,10 +273,8 @@ func (s *Source) Deadline(now time.Time) time.Time {
 	return now.Add(worker.MaxWait)
 }
 
-// Drained implements pipeline.Source.
 func (s *Source) Drained(uint64) bool { return s.batch.Len == 0 }
 
-// Leave implements pipeline.Source.
 func (s *Source) Leave() bool {
 	return s.acknowledged == s.received || s.delivered != nil && !s.delivered()
 }
@@ -290,25 +285,13 @@ func (s *Source) Begin() error {
 	return nil
 }
 
-// StopReceiving implements pipeline.Source.
 func (s *Source) StopReceiving(bool) error {
 	s.stopped.Store(true)
 	return nil
 }
 
-// Done implements pipeline.Source.
-func (s *Source) Done() bool { return false }
-
-// Traffic implements pipeline.Source.
 func (s *Source) Traffic() (packets, bytes uint64) { return s.packets.Load(), s.bytes.Load() }
 
-// Accepted implements pipeline.Source.
-func (s *Source) Accepted() uint64 { return s.packets.Load() }
-
-// Check implements pipeline.Source.
-func (s *Source) Check(time.Time) (waits, ends error) { return nil, nil }
-
-// Announce implements pipeline.Source.
 func (s *Source) Announce() []any {
 	a := []any{"program", s.end.Program()}
 	if s.acknowledge != "" {
@@ -317,7 +300,6 @@ func (s *Source) Announce() []any {
 	return a
 }
 
-// Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	if s.acknowledge != "" {
 		to.Log = &status.Log{
@@ -340,7 +322,6 @@ func (s *Source) CountLost(to *status.Flow) {
 	}
 }
 
-// Shrink implements pipeline.Source.
 func (s *Source) Shrink(q pipeline.Quota) (over bool) {
 	if !s.copies {
 		return false
