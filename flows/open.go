@@ -208,122 +208,117 @@ func openRDMANull(e *pipeline.Env) (*pipeline.Run, error) {
 	return join(e, source, discard.New(e.Region, source.Free()), numa.Unknown, numa.Unknown), nil
 }
 
-// openLog opens a log. It finds where an earlier run ended before the segments are recovered.
+// openLog opens a log, which a group may keep. It finds where an earlier run ended before the segments are recovered.
 func openLog(e *pipeline.Env) (*pipeline.Run, error) {
-	from, to := &e.Flow.From, &e.Flow.To
+	to := &e.Flow.To
 	durability, err := protocol.ParseDurability(string(to.Acknowledge))
 	if err != nil {
 		return nil, err
 	}
-	if to.Replicas != nil {
-		return openMember(e, durability)
-	}
-	end, err := logEnd(e)
-	if err != nil {
-		return nil, err
-	}
-	c := message.Config{
-		Durability: durability, Spread: to.Layout == config.LayoutPacked, Numbered: true, Origins: true,
-		Log: &message.Log{Acknowledge: to.Acknowledge, End: end},
-	}
+	c := message.Config{Durability: durability, Spread: to.Layout == config.LayoutPacked, Numbered: true, Origins: true}
 	c.MinReserve, c.MaxReserve = logReserve(e)
-	source, err := message.Open(e, c)
+	var m *member.Member
+	var end journal.End
+	if to.Replicas == nil {
+		end, err = logEnd(e)
+	} else if m, err = member.Prepare(e, durability); err == nil {
+		least, most := m.Reserve(e)
+		end, c.Member, c.MinReserve, c.MaxReserve = m.End(), m.Source(), c.MinReserve+least, c.MaxReserve+most
+	}
 	if err != nil {
 		return nil, err
 	}
-	d := disk.Config{Free: source.Free(), Gather: true, GatherFlushes: to.Acknowledge == config.AcknowledgeReceived}
-	if source.InExtents() && to.Layout == config.LayoutSlot {
-		if d.Heads, err = takeHeads(e); err != nil {
-			return nil, err
-		}
-	}
-	run, err := newRunNumber()
-	if err != nil {
-		return nil, err
-	}
-	sink := disk.New()
-	d.Manifest = segment.NewManifest(end, journal.Run{Number: run, Start: end.Next}, source.Received, sink.DurableShown)
-	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(from.Message))
-	if source.Secure() {
-		records = journal.Owned(records, end.Next, run)
-		source.KeepOwners()
-	}
-	if from.Verify {
-		records = journal.Verified(records)
-	}
-	d.Interfaces = []pcapng.Interface{records}
-	if err := sink.Open(e, d); err != nil {
-		return nil, err
-	}
-	if err := messageFits(e, sink); err != nil {
-		return nil, err
-	}
-	source.LimitPositions(d.Manifest.Room)
-	switch to.Acknowledge {
-	case config.AcknowledgeWritten:
-		source.AcknowledgeUpTo(sink.PacketsWritten, nil)
-	case config.AcknowledgeDurable:
-		source.AcknowledgeUpTo(sink.PacketsDurable, nil)
-	}
-	source.Supply()
-	return join(e, source, sink, numa.Unknown, disk.Node(e)), nil
-}
-
-// openMember opens a log that a group keeps.
-func openMember(e *pipeline.Env, durability protocol.Durability) (*pipeline.Run, error) {
-	from, to := &e.Flow.From, &e.Flow.To
-	m, err := member.Prepare(e, durability)
-	if err != nil {
-		return nil, err
-	}
-	end := m.End()
-	c := message.Config{
-		Durability: durability, Spread: to.Layout == config.LayoutPacked, Numbered: true, Origins: true,
-		Log: &message.Log{Acknowledge: to.Acknowledge, End: end}, Member: m.Source(),
-	}
-	c.MinReserve, c.MaxReserve = logReserve(e)
-	least, most := m.Reserve(e)
-	c.MinReserve, c.MaxReserve = c.MinReserve+least, c.MaxReserve+most
+	c.Log = &message.Log{Acknowledge: to.Acknowledge, End: end}
 	clients, err := message.Open(e, c)
 	if err != nil {
 		return nil, err
 	}
+	if clients.Secure() {
+		clients.KeepOwners()
+	}
+	if m != nil {
+		return openMember(e, m, end, clients)
+	}
+	d := disk.Config{Free: clients.Free()}
+	if d.Heads, err = takeHeads(e, clients); err != nil {
+		return nil, err
+	}
+	sink, _, err := openLogDisk(e, d, end, clients, nil, func(records pcapng.Interface, run uint64) pcapng.Interface {
+		if clients.Secure() {
+			return journal.Owned(records, end.Next, run)
+		}
+		return records
+	})
+	if err != nil {
+		return nil, err
+	}
+	acknowledgeBy(e, clients, sink)
+	clients.Supply()
+	return join(e, clients, sink, numa.Unknown, disk.Node(e)), nil
+}
+
+// openMember opens a log that a group keeps.
+func openMember(e *pipeline.Env, m *member.Member, end journal.End, clients *message.Source) (*pipeline.Run, error) {
 	source, err := m.Connect(e, clients)
 	if err != nil {
 		return nil, err
 	}
-	d := disk.Config{Free: source.Returned(), Gather: true, GatherFlushes: to.Acknowledge == config.AcknowledgeReceived}
-	if clients.InExtents() && to.Layout == config.LayoutSlot {
-		if d.Heads, err = takeHeads(e); err != nil {
-			return nil, err
-		}
+	d := disk.Config{Free: source.Returned()}
+	if d.Heads, err = takeHeads(e, clients); err != nil {
+		return nil, err
 	}
-	run, err := newRunNumber()
+	writer, manifest, err := openLogDisk(e, d, end, source, m, func(records pcapng.Interface, run uint64) pcapng.Interface {
+		return journal.Grouped(records, end.Next, run)
+	})
 	if err != nil {
 		return nil, err
 	}
-	writer := disk.New()
-	d.Manifest = segment.NewManifest(end, journal.Run{Number: run, Start: end.Next}, source.Received, writer.DurableShown)
-	d.Manifest.Group = m.Manifest
-	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(from.Message))
-	records = journal.Grouped(records, end.Next, run)
-	if clients.Secure() {
-		clients.KeepOwners()
+	source.OnChange(manifest.Changed)
+	source.Supply()
+	return join(e, source, m.Sink(writer), numa.Unknown, disk.Node(e)), nil
+}
+
+// logSource is a source of the messages of a log.
+type logSource interface {
+	Received() uint64
+	LimitPositions(room func(position uint64) int)
+}
+
+// openLogDisk opens the disk of a log that continues after end. mark completes the description of its records. m may be
+// nil.
+func openLogDisk(e *pipeline.Env, d disk.Config, end journal.End, source logSource, m *member.Member, mark func(records pcapng.Interface, run uint64) pcapng.Interface) (*disk.Writer, *segment.Manifest, error) {
+	run, err := newRunNumber()
+	if err != nil {
+		return nil, nil, err
 	}
-	if from.Verify {
+	w := disk.New()
+	d.Gather, d.GatherFlushes = true, e.Flow.To.Acknowledge == config.AcknowledgeReceived
+	d.Manifest = segment.NewManifest(end, journal.Run{Number: run, Start: end.Next}, source.Received, w.DurableShown)
+	if m != nil {
+		d.Manifest.Group = m.Manifest
+	}
+	records := mark(journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(e.Flow.From.Message)), run)
+	if e.Flow.From.Verify || d.Records != nil { // then the layout computes checksums
 		records = journal.Verified(records)
 	}
 	d.Interfaces = []pcapng.Interface{records}
-	if err := writer.Open(e, d); err != nil {
-		return nil, err
-	}
-	if err := messageFits(e, writer); err != nil {
-		return nil, err
+	if err := w.Open(e, d); err != nil {
+		return nil, nil, err
 	}
 	source.LimitPositions(d.Manifest.Room)
-	source.OnChange(d.Manifest.Changed)
-	source.Supply()
-	return join(e, source, m.Sink(writer), numa.Unknown, disk.Node(e)), nil
+	return w, d.Manifest, messageFits(e, w)
+}
+
+// acknowledgeBy has a source acknowledge messages when the disk has them as safely as the flow promises.
+func acknowledgeBy(e *pipeline.Env, source interface {
+	AcknowledgeUpTo(safe func() uint64, delivered func() bool)
+}, w *disk.Writer) {
+	switch e.Flow.To.Acknowledge {
+	case config.AcknowledgeWritten:
+		source.AcknowledgeUpTo(w.PacketsWritten, nil)
+	case config.AcknowledgeDurable:
+		source.AcknowledgeUpTo(w.PacketsDurable, nil)
+	}
 }
 
 // logReserve returns how many messages of a log may be in flight to the disk: the least that it needs and the
@@ -366,8 +361,11 @@ func newRunNumber() (uint64, error) {
 	return binary.NativeEndian.Uint64(b[:]), nil
 }
 
-// takeHeads takes frames for block headers in front of messages that land in extents.
-func takeHeads(e *pipeline.Env) (*umem.FreeList, error) {
+// takeHeads takes frames for block headers in front of messages that land in extents. It returns nil if they do not.
+func takeHeads(e *pipeline.Env, clients *message.Source) (*umem.FreeList, error) {
+	if !clients.InExtents() || e.Flow.To.Layout != config.LayoutSlot {
+		return nil, nil
+	}
 	heads := make([]umem.Frame, 2*layout.MaxWrites)
 	if n := e.Holder.Take(heads); n < len(heads) {
 		return nil, fmt.Errorf("the region has %d free frames and not %d: raise region.size", n, len(heads))

@@ -4,10 +4,8 @@ import (
 	"errors"
 
 	"github.com/unifiedd/unifiedd/flows/config"
-	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
-	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/sink/discard"
 	"github.com/unifiedd/unifiedd/flows/sink/disk"
 	"github.com/unifiedd/unifiedd/flows/sink/peers"
@@ -109,28 +107,12 @@ func openAttachLog(e *pipeline.Env) (*pipeline.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := newRunNumber()
+	d := disk.Config{Free: source.Free(), Records: source.Records()}
+	sink, _, err := openLogDisk(e, d, end, source, nil, func(records pcapng.Interface, _ uint64) pcapng.Interface { return records })
 	if err != nil {
 		return nil, err
 	}
-	sink := disk.New()
-	d := disk.Config{Free: source.Free(), Gather: true, GatherFlushes: e.Flow.To.Acknowledge == "received", Records: source.Records()}
-	d.Manifest = segment.NewManifest(end, journal.Run{Number: run, Start: end.Next}, source.Received, sink.DurableShown)
-	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(e.Flow.From.Message))
-	d.Interfaces = []pcapng.Interface{journal.Verified(records)}
-	if err := sink.Open(e, d); err != nil {
-		return nil, err
-	}
-	if err := messageFits(e, sink); err != nil {
-		return nil, err
-	}
-	source.LimitPositions(d.Manifest.Room)
-	switch e.Flow.To.Acknowledge {
-	case "written":
-		source.AcknowledgeUpTo(sink.PacketsWritten, nil)
-	case "durable":
-		source.AcknowledgeUpTo(sink.PacketsDurable, nil)
-	}
+	acknowledgeBy(e, source, sink)
 	return join(e, source, sink, numa.Unknown, disk.Node(e)), nil
 }
 
