@@ -1,8 +1,7 @@
 package fanout
 
 import (
-	"math/bits"
-
+	"github.com/unifiedd/unifiedd/internal/fifo"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -10,11 +9,11 @@ import (
 // acknowledged. It is independent of senders, and belongs to one thread.
 type refTable struct {
 	records []record
-	frames  []umem.Frame // of the records, each frames per record
-	each    int          // the most frames of a message
-	free    []uint32     // records
-	order   ring[uint32] // records whose tokens are not returned, oldest first; unused with Nobody
-	back    ring[umem.Frame]
+	frames  []umem.Frame      // of the records, each frames per record
+	each    int               // the most frames of a message
+	free    []uint32          // records
+	order   fifo.Ring[uint32] // records whose tokens are not returned, oldest first; unused with Nobody
+	back    fifo.Ring[umem.Frame]
 	held    int // frames in records and back
 }
 
@@ -30,7 +29,7 @@ type record struct {
 
 func newRefTable(messages, each int) refTable {
 	l := refTable{records: make([]record, messages), frames: make([]umem.Frame, messages*each), each: each, free: make([]uint32, 0, messages),
-		order: newRing[uint32](messages), back: newRing[umem.Frame](messages * each)}
+		order: fifo.New[uint32](messages), back: fifo.New[umem.Frame](messages * each)}
 	for i := messages - 1; i >= 0; i-- {
 		l.free = append(l.free, uint32(i))
 	}
@@ -39,7 +38,7 @@ func newRefTable(messages, each int) refTable {
 
 // room reports whether there is room for a message with this number of frames.
 func (l *refTable) room(frames int) bool {
-	return len(l.free) > 0 && l.held+frames <= l.back.capacity()
+	return len(l.free) > 0 && l.held+frames <= l.back.Cap()
 }
 
 // begin adds a message for peers, and returns its record. If need is not 0, the token is returned
@@ -51,7 +50,7 @@ func (l *refTable) begin(message []umem.Frame, token, peers uint64, need int) ui
 	l.records[id] = record{token: token, peers: peers, frames: uint8(len(message)), need: uint8(need), ordered: need > 0}
 	l.held += len(message)
 	if need > 0 {
-		l.order.push(id)
+		l.order.Push(id)
 	}
 	l.settle(id)
 	return id
@@ -78,7 +77,7 @@ func (l *refTable) settle(id uint32) {
 		return
 	}
 	for _, f := range l.framesOf(id)[:r.frames] {
-		l.back.push(f)
+		l.back.Push(f)
 	}
 	r.frames = 0
 	if !r.ordered {
@@ -93,8 +92,8 @@ func (l *refTable) spares(id uint32) bool { return l.records[id].have >= l.recor
 // sparesAll reports whether spares is true for all messages that a peer has in flight. It checks
 // every one of them.
 func (l *refTable) sparesAll(peer int) bool {
-	for n := l.order.head; n != l.order.tail; n++ {
-		if id := *l.order.at(n); l.records[id].peers&(1<<peer) != 0 && !l.spares(id) {
+	for n := range l.order.Len() {
+		if id := *l.order.At(n); l.records[id].peers&(1<<peer) != 0 && !l.spares(id) {
 			return false
 		}
 	}
@@ -103,15 +102,15 @@ func (l *refTable) sparesAll(peer int) bool {
 
 // acknowledged fills dst with tokens of acknowledged messages, in order.
 func (l *refTable) acknowledged(dst []uint64) (n int) {
-	for n < len(dst) && l.order.len() > 0 {
-		id := *l.order.at(l.order.head)
+	for n < len(dst) && l.order.Len() > 0 {
+		id := *l.order.At(0)
 		r := &l.records[id]
 		if r.have < r.need {
 			break
 		}
 		dst[n] = r.token
 		n++
-		l.order.head++
+		l.order.Skip(1)
 		if r.ordered = false; r.peers == 0 {
 			l.free = append(l.free, id)
 		}
@@ -121,8 +120,8 @@ func (l *refTable) acknowledged(dst []uint64) (n int) {
 
 // take fills dst with frames that no peer needs.
 func (l *refTable) take(dst []umem.Frame) (n int) {
-	for n < len(dst) && l.back.len() > 0 {
-		dst[n] = l.back.pop()
+	for n < len(dst) && l.back.Len() > 0 {
+		dst[n] = l.back.Pop()
 		n++
 	}
 	l.held -= n
@@ -131,28 +130,3 @@ func (l *refTable) take(dst []umem.Frame) (n int) {
 
 // idle reports whether the table is empty.
 func (l *refTable) idle() bool { return len(l.free) == len(l.records) && l.held == 0 }
-
-// ring is a queue. The caller of push must check that there is room.
-type ring[T any] struct {
-	items      []T
-	head, tail uint32
-}
-
-func newRing[T any](n int) ring[T] { return ring[T]{items: make([]T, 1<<bits.Len(uint(max(n-1, 0))))} }
-
-func (r *ring[T]) capacity() int { return len(r.items) }
-
-func (r *ring[T]) len() int { return int(r.tail - r.head) }
-
-func (r *ring[T]) at(n uint32) *T { return &r.items[n&uint32(len(r.items)-1)] }
-
-func (r *ring[T]) push(v T) {
-	*r.at(r.tail) = v
-	r.tail++
-}
-
-func (r *ring[T]) pop() (v T) {
-	v = *r.at(r.head)
-	r.head++
-	return v
-}

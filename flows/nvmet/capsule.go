@@ -40,16 +40,15 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	case c.Length < fabrics.CommandLen:
 		s.fail(p, errShort)
 	default:
-		p.arrived.push(queuedRequest{int32(slot), c.Length})
+		p.arrived.Push(queuedRequest{int32(slot), c.Length})
 		s.admit(p)
 	}
 }
 
 // admit begins commands while there are unused operations.
 func (s *Server) admit(p *session) {
-	for p.state == sessionOpen && p.arrived.len() > 0 && len(p.idle) > 0 {
-		a := p.arrived.first()
-		p.arrived.head++
+	for p.state == sessionOpen && p.arrived.Len() > 0 && len(p.idle) > 0 {
+		a := p.arrived.Pop()
 		if p.open == p.room {
 			s.fail(p, errOverrun)
 			return

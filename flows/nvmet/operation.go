@@ -98,11 +98,11 @@ func (s *Server) need(o *operation, first, second uint32) {
 	case s.overShare(o):
 		s.waitForBuffer(o)
 		s.push(&o.disk.waiting, o)
-	case o.session.blocked.len() == 0 && s.acquire(o):
+	case o.session.blocked.Len() == 0 && s.acquire(o):
 		s.acquired(o)
 	default:
 		s.waitForBuffer(o)
-		o.session.blocked.push(o.number)
+		o.session.blocked.Push(o.number)
 		s.waiting++
 	}
 }
@@ -169,15 +169,15 @@ func (s *Server) begin() (n int) {
 		if s.turn++; s.turn == len(s.sessions) {
 			s.turn = 0
 		}
-		if p.state != sessionOpen || p.blocked.len() == 0 {
+		if p.state != sessionOpen || p.blocked.Len() == 0 {
 			continue
 		}
-		o := &s.operations[p.blocked.first()]
+		o := &s.operations[*p.blocked.At(0)]
 		over := s.overShare(o)
 		if !over && !s.acquire(o) {
 			continue
 		}
-		p.blocked.head++
+		p.blocked.Skip(1)
 		s.waiting--
 		if tried = 0; over {
 			s.push(&o.disk.waiting, o)

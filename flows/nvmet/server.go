@@ -245,7 +245,7 @@ func (s *Server) pressed() bool {
 		return true
 	}
 	for i := range s.sessions {
-		if p := &s.sessions[i]; p.state == sessionOpen && p.arrived.len() > 0 {
+		if p := &s.sessions[i]; p.state == sessionOpen && p.arrived.Len() > 0 {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/fifo"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -36,10 +37,10 @@ type session struct {
 	doubted bool // the authentication failed and was counted
 	jobs    chan deferredJob
 
-	arrived ring[queuedRequest] // capsules without an operation yet
-	blocked ring[int32]         // operations that wait for a buffer
-	idle    []int32             // unused operations
-	open    int                 // unanswered commands
+	arrived fifo.Ring[queuedRequest] // capsules without an operation yet
+	blocked fifo.Ring[int32]         // operations that wait for a buffer
+	idle    []int32                  // unused operations
+	open    int                      // unanswered commands
 
 	list    ep.PostList
 	dirty   bool
@@ -68,26 +69,11 @@ type queuedRequest struct {
 	length uint32
 }
 
-// ring is a queue of fixed size. Before push, the caller must know that there is room.
-type ring[T any] struct {
-	all        []T
-	head, tail uint32
-}
-
-func (r *ring[T]) len() int { return int(r.tail - r.head) }
-
-func (r *ring[T]) push(v T) {
-	r.all[r.tail%uint32(len(r.all))] = v
-	r.tail++
-}
-
-func (r *ring[T]) first() T { return r.all[r.head%uint32(len(r.all))] }
-
 // init allocates a session's commands.
 func (p *session) init(s *Server, number int) {
 	depth := s.config.Depth
 	p.number = number
-	p.arrived.all, p.blocked.all = make([]queuedRequest, depth), make([]int32, 2*depth)
+	p.arrived, p.blocked = fifo.New[queuedRequest](depth), fifo.New[int32](2*depth)
 	for i := 2*depth - 1; i >= 0; i-- {
 		n := int32(number*2*depth + i)
 		s.operations[n] = operation{session: p, number: n, slot: none}
@@ -212,9 +198,10 @@ func (s *Server) leave(p *session) error {
 	}
 	p.list.Reset()
 	p.proof = nil
-	s.waiting -= p.blocked.len()
+	s.waiting -= p.blocked.Len()
 	s.count.abandoned.Add(uint64(p.open))
-	p.arrived.head, p.blocked.head = p.arrived.tail, p.blocked.tail
+	p.arrived.Skip(p.arrived.Len())
+	p.blocked.Skip(p.blocked.Len())
 	s.unhost(p)
 	for _, d := range s.disks {
 		s.cancelWaiting(&d.waiting, p)

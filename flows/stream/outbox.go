@@ -2,7 +2,7 @@ package stream
 
 import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
-	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/internal/fifo"
 )
 
 // Result is the outcome of a message.
@@ -23,14 +23,14 @@ type Result struct {
 type sendQueue struct {
 	slots   []outgoing
 	free    []uint32
-	waiting slotRing // never posted, without a number
-	flight  []uint32 // by number
-	mask    uint64   // of flight
-	first   uint64   // lowest number in flight, or the next number
-	last    uint64   // highest number assigned
-	results []Result // a ring
-	told    uint64   // results taken
-	made    uint64   // results made
+	waiting fifo.Ring[uint32] // never posted, without a number
+	flight  []uint32          // by number
+	mask    uint64            // of flight
+	first   uint64            // lowest number in flight, or the next number
+	last    uint64            // highest number assigned
+	results []Result          // a ring
+	told    uint64            // results taken
+	made    uint64            // results made
 }
 
 // outgoing is a message.
@@ -52,7 +52,7 @@ type outgoing struct {
 
 func newOutbox(depth int) sendQueue {
 	size := powerOfTwo(depth)
-	b := sendQueue{slots: make([]outgoing, depth), free: make([]uint32, 0, depth), waiting: slotRing{items: make([]uint32, size)},
+	b := sendQueue{slots: make([]outgoing, depth), free: make([]uint32, 0, depth), waiting: fifo.New[uint32](depth),
 		flight: make([]uint32, size), mask: uint64(size - 1), first: 1, results: make([]Result, size)}
 	for i := depth - 1; i >= 0; i-- {
 		b.free = append(b.free, uint32(i))
@@ -77,18 +77,18 @@ func (b *sendQueue) push(m outgoing) uint32 {
 	slot := b.free[len(b.free)-1]
 	b.free = b.free[:len(b.free)-1]
 	b.slots[slot] = m
-	b.waiting.push(slot)
+	b.waiting.Push(slot)
 	return slot
 }
 
 // number gives the first waiting message the next number, and reports whether there was one.
 func (b *sendQueue) number() bool {
-	slot, ok := b.waiting.pop()
-	if ok {
-		b.last++
-		b.flight[b.last&b.mask] = slot
+	if b.waiting.Len() == 0 {
+		return false
 	}
-	return ok
+	b.last++
+	b.flight[b.last&b.mask] = b.waiting.Pop()
+	return true
 }
 
 // at returns the slot of a number in flight.
@@ -112,18 +112,18 @@ func (b *sendQueue) end(slot uint32, acknowledged bool, position uint64) {
 
 // oldest returns the token of the message that drop would remove.
 func (b *sendQueue) oldest() (token uint64, ok bool) {
-	if b.waiting.len() == 0 {
+	if b.waiting.Len() == 0 {
 		return 0, false
 	}
-	return b.slots[b.waiting.items[b.waiting.head&uint32(len(b.waiting.items)-1)]].token, true
+	return b.slots[*b.waiting.At(0)].token, true
 }
 
 // drop removes the first waiting message.
 func (b *sendQueue) drop() (token uint64, ok bool) {
-	slot, ok := b.waiting.pop()
-	if !ok {
+	if b.waiting.Len() == 0 {
 		return 0, false
 	}
+	slot := b.waiting.Pop()
 	b.free = append(b.free, slot)
 	return b.slots[slot].token, true
 }
@@ -133,9 +133,8 @@ func (b *sendQueue) abandon() (n int) {
 	for ; b.first <= b.last; n++ {
 		b.retire(false, 0)
 	}
-	for slot, ok := b.waiting.pop(); ok; slot, ok = b.waiting.pop() {
-		b.end(slot, false, 0)
-		n++
+	for ; b.waiting.Len() > 0; n++ {
+		b.end(b.waiting.Pop(), false, 0)
 	}
 	return n
 }
@@ -149,71 +148,6 @@ func (b *sendQueue) take(dst []Result) int {
 	}
 	return n
 }
-
-// slotRing is a queue of slots.
-type slotRing struct {
-	items      []uint32
-	head, tail uint32
-}
-
-func (r *slotRing) len() int { return int(r.tail - r.head) }
-
-func (r *slotRing) push(slot uint32) {
-	r.items[r.tail&uint32(len(r.items)-1)] = slot
-	r.tail++
-}
-
-func (r *slotRing) pop() (slot uint32, ok bool) {
-	if r.head == r.tail {
-		return 0, false
-	}
-	slot = r.items[r.head&uint32(len(r.items)-1)]
-	r.head++
-	return slot, true
-}
-
-// frameRing is a queue of frames for one thread. The caller of push must know that there is room.
-type frameRing struct {
-	items      []umem.Frame
-	head, tail uint32
-}
-
-// newFrameRing makes a ring with room for at least n frames.
-func newFrameRing(n int) frameRing {
-	size := 1
-	for size < n {
-		size *= 2
-	}
-	return frameRing{items: make([]umem.Frame, size)}
-}
-
-func (q *frameRing) len() int { return int(q.tail - q.head) }
-
-func (q *frameRing) at(n uint32) *umem.Frame { return &q.items[n&uint32(len(q.items)-1)] }
-
-func (q *frameRing) push(f umem.Frame) {
-	*q.at(q.tail) = f
-	q.tail++
-}
-
-// pop moves frames from the front to dst and returns their number.
-func (q *frameRing) pop(dst []umem.Frame) int {
-	n := min(len(dst), q.len())
-	for i := range dst[:n] {
-		dst[i] = *q.at(q.head)
-		q.head++
-	}
-	return n
-}
-
-// front returns at most most frames from the front that are contiguous. skip removes them.
-func (q *frameRing) front(most int) []umem.Frame {
-	at := int(q.head & uint32(len(q.items)-1))
-	n := min(q.len(), len(q.items)-at, most)
-	return q.items[at : at+n]
-}
-
-func (q *frameRing) skip(n int) { q.head += uint32(n) }
 
 // Method is how messages reach the receiver.
 type Method string

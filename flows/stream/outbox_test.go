@@ -78,8 +78,8 @@ func TestOutbox(t *testing.T) {
 }
 
 func checkOutbox(t *rapid.T, b *sendQueue, waiting, flight []uint64) {
-	if b.waiting.len() != len(waiting) || b.inFlight() != len(flight) {
-		t.Fatalf("%d wait and %d are in flight, want %d and %d", b.waiting.len(), b.inFlight(), len(waiting), len(flight))
+	if b.waiting.Len() != len(waiting) || b.inFlight() != len(flight) {
+		t.Fatalf("%d wait and %d are in flight, want %d and %d", b.waiting.Len(), b.inFlight(), len(waiting), len(flight))
 	}
 	for i, one := range flight {
 		if got := b.slots[b.at(b.first+uint64(i))].token; got != one {

@@ -52,7 +52,7 @@ func (k *source) delivered() {
 	k.Helper()
 	testenv.Wait(k, 20*time.Second, "messages to be delivered", func() (all bool) {
 		k.on(func() {
-			all = k.sent == k.want && k.s.out.waiting.len() == 0 && k.s.sent == k.s.out.last && (k.s.spread != nil || k.s.done == k.s.sent)
+			all = k.sent == k.want && k.s.out.waiting.Len() == 0 && k.s.sent == k.s.out.last && (k.s.spread != nil || k.s.done == k.s.sent)
 			for _, l := range k.s.spread.all() {
 				all = all && l.pending() == 0
 			}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/fifo"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
@@ -63,18 +64,18 @@ type Receiver struct {
 	batch   [batchSize]umem.Frame
 	numbers [batchSize]int
 	one     [1]umem.Frame
-	ready   *frameRing // checked messages for Recv, of all devices: their order is that of Recv
-	back    frameRing  // frames of refused messages, to be posted again
-	early   int        // messages that came here and wait for their turn
-	freed   bool       // another path has brought messages: peers may get more credits
+	ready   *fifo.Ring[umem.Frame] // checked messages for Recv, of all devices: their order is that of Recv
+	back    fifo.Ring[umem.Frame]  // frames of refused messages, to be posted again
+	early   int                    // messages that came here and wait for their turn
+	freed   bool                   // another path has brought messages: peers may get more credits
 
 	others []*Receiver // at the other devices
 	device int         // its number, from 0
 
 	// With Write only:
-	free     frameRing         // supplied, without a credit
-	granted  *umem.Holder      // frames that peers may write
-	bindable rdma.MemoryRegion // for binding windows; nil if grants are registrations
+	free     fifo.Ring[umem.Frame] // supplied, without a credit
+	granted  *umem.Holder          // frames that peers may write
+	bindable rdma.MemoryRegion     // for binding windows; nil if grants are registrations
 
 	stats  receiverStats
 	closed bool
@@ -87,7 +88,7 @@ const batchSize = 64
 // does not run.
 func OpenReceiver(c ReceiverConfig) (*Receiver, error) {
 	c.setDefaults()
-	r := &Receiver{config: c, sessions: newSessions(c.Peers), ready: &frameRing{}}
+	r := &Receiver{config: c, sessions: newSessions(c.Peers), ready: &fifo.Ring[umem.Frame]{}}
 	if err := errors.Join(r.open(), r.openOthers()); err != nil {
 		return nil, errors.Join(fmt.Errorf("open receiver %s: %w", c.Name, err), r.Close())
 	}
@@ -106,7 +107,7 @@ func (r *Receiver) open() error {
 		return err
 	}
 	r.depth = r.port.Limits().Supply
-	*r.ready, r.back = newFrameRing(len(r.ready.items)+r.depth), newFrameRing(r.depth)
+	*r.ready, r.back = fifo.New[umem.Frame](r.ready.Cap()+r.depth), fifo.New[umem.Frame](r.depth)
 	if err := r.takeSlots(); err != nil || !c.Write {
 		return err
 	}
@@ -163,12 +164,12 @@ func (r *Receiver) Recv(dst []umem.Frame) int {
 	for _, o := range r.others {
 		o.fill(len(dst))
 	}
-	return r.ready.pop(dst)
+	return r.ready.Read(dst)
 }
 
 // fill receives from the device until there are n messages for Recv.
 func (r *Receiver) fill(n int) {
-	for more := true; more && r.ready.len() < n; {
+	for more := true; more && r.ready.Len() < n; {
 		n := r.absorb()
 		more = n == batchSize || r.config.Write && n > 0 // an empty poll would make the device send ACKs before the answers to the messages
 	}
@@ -188,7 +189,7 @@ func (r *Receiver) supply(empty []umem.Frame) int {
 	if r.closed {
 		return 0
 	}
-	n := max(0, min(len(empty), r.depth-r.posted-r.ready.len()-r.back.len()-r.early)) // ready may have messages of other devices
+	n := max(0, min(len(empty), r.depth-r.posted-r.ready.Len()-r.back.Len()-r.early)) // ready may have messages of other devices
 	if r.config.Write {
 		return r.keep(empty[:n])
 	}
@@ -262,9 +263,9 @@ func (r *Receiver) kick(told uint64) error {
 
 // recycle posts the frames of refused messages again.
 func (r *Receiver) recycle() {
-	for r.back.len() > 0 {
-		n := r.post(r.back.front(batchSize))
-		if r.back.skip(n); n == 0 {
+	for r.back.Len() > 0 {
+		n := r.post(r.back.Front(batchSize))
+		if r.back.Skip(n); n == 0 {
 			return
 		}
 	}
@@ -304,7 +305,7 @@ func (r *Receiver) Arm() (work bool) {
 	if r.closed {
 		return false
 	}
-	work = r.port.Arm() || r.ready.len() > 0 || r.back.len() > 0 || r.short || r.waits()
+	work = r.port.Arm() || r.ready.Len() > 0 || r.back.Len() > 0 || r.short || r.waits()
 	for _, o := range r.others {
 		work = o.Arm() || work
 	}
@@ -323,7 +324,7 @@ func (r *Receiver) Limits() umem.Limits {
 
 // Idle reports whether Recv has no message left and no progress message is due.
 func (r *Receiver) Idle() bool {
-	if r.ready.len() > 0 {
+	if r.ready.Len() > 0 {
 		return false
 	}
 	for _, p := range r.peers {
@@ -379,8 +380,8 @@ func (r *Receiver) giveAll() {
 			h.Close()
 		}
 	}
-	for _, q := range []*frameRing{r.ready, &r.back, &r.free} {
-		for q.pop(r.one[:]) == 1 {
+	for _, q := range []*fifo.Ring[umem.Frame]{r.ready, &r.back, &r.free} {
+		for q.Read(r.one[:]) == 1 {
 			r.config.Worker.Give(r.one[:])
 		}
 	}

@@ -100,7 +100,7 @@ func (s *session) dropEarly() {
 	for i := range s.early.items {
 		if m := &s.early.items[i]; m.at != nil {
 			m.at.early--
-			m.at.back.push(m.frame)
+			m.at.back.Push(m.frame)
 			*m = earlyMessage{}
 		}
 	}

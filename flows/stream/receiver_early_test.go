@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/fifo"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
@@ -293,24 +294,24 @@ func testRestartAll(t *testing.T, g *severalRig) {
 		close(waits)
 		<-arrived // the worker receives nothing until then
 		const each = 5
-		for end := time.Now().Add(testenv.Within(20 * time.Second)); g.r.ready.len() < 2*each && time.Now().Before(end); {
+		for end := time.Now().Add(testenv.Within(20 * time.Second)); g.r.ready.Len() < 2*each && time.Now().Before(end); {
 			for _, o := range g.r.all() {
 				o.fill(2 * each)
 			}
 		}
-		if n := g.r.ready.len(); n != 2*each {
+		if n := g.r.ready.Len(); n != 2*each {
 			t.Errorf("%d messages have arrived", n)
 		}
 		g.r.Restart(protocol.NotLeader)
 		total := 0
 		for i, o := range g.r.all() {
-			if n := o.posted + o.back.len(); n > o.depth {
+			if n := o.posted + o.back.Len(); n > o.depth {
 				t.Errorf("device %d has %d receives and frames for them, and room for %d", i, n, o.depth)
 			} else {
 				total += n
 			}
 		}
-		if n := g.r.ready.len(); n != 0 || total != g.frames {
+		if n := g.r.ready.Len(); n != 0 || total != g.frames {
 			t.Errorf("%d messages are left, and %d of %d frames", n, total, g.frames)
 		}
 	})
@@ -402,10 +403,10 @@ type earlyModel struct {
 func newEarlyModel(region *umem.Region, window int) *earlyModel {
 	m := &earlyModel{session: &session{id: 1}}
 	table := &sessions{list: []*session{m.session}}
-	ready := newFrameRing(64)
+	ready := fifo.New[umem.Frame](64)
 	for i := range m.devices {
 		r := &Receiver{config: ReceiverConfig{Window: window, Peers: 4}, region: region, slots: make([]slot, 4), news: newSlotSet(4), wants: newSlotSet(4),
-			ready: &ready, back: newFrameRing(64), sessions: table}
+			ready: &ready, back: fifo.New[umem.Frame](64), sessions: table}
 		m.devices[i] = r
 	}
 	return m
@@ -463,8 +464,8 @@ func (m *earlyModel) reject() {
 // again makes the frames of dropped messages receives again.
 func (m *earlyModel) again() {
 	for _, r := range m.devices {
-		n := r.back.len()
-		r.back.skip(n)
+		n := r.back.Len()
+		r.back.Skip(n)
 		r.posted += n
 		r.available += n
 		r.grant()
@@ -498,11 +499,11 @@ func (m *earlyModel) bring(t *rapid.T, path int, ahead uint64) {
 		t.Fatalf("message %d: taken %v, and it had come before: %v", sequence, took, came)
 	}
 	if came {
-		r.back.push(umem.Frame{})
+		r.back.Push(umem.Frame{})
 	}
 	m.again()
 	var out [1]umem.Frame
-	for r.ready.pop(out[:]) == 1 {
+	for r.ready.Read(out[:]) == 1 {
 		if m.passed++; uint64(out[0].Len) != m.passed {
 			t.Fatalf("message %d is passed on after %d", out[0].Len, m.passed-1)
 		}

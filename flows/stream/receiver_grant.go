@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/fifo"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/mr"
 	"github.com/unifiedd/unifiedd/umem"
@@ -55,7 +56,7 @@ const grantRequests = 64
 // consume, a holder for frames that peers may write, and a registration for binding windows.
 func (r *Receiver) openWrites() (err error) {
 	c := &r.config
-	r.free = newFrameRing(r.depth)
+	r.free = fifo.New[umem.Frame](r.depth)
 	if r.granted, err = c.Worker.Book().NewHolder(umem.OwnerGranted, "granted by receiver "+c.Name); err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (r *Receiver) keep(empty []umem.Frame) int {
 			empty = empty[:n]
 			break
 		}
-		r.free.push(umem.Frame{Addr: start + uint64(r.config.Landing)})
+		r.free.Push(umem.Frame{Addr: start + uint64(r.config.Landing)})
 	}
 	r.posted += len(empty)
 	r.available += len(empty)
@@ -107,7 +108,7 @@ func (r *Receiver) keep(empty []umem.Frame) int {
 // assign gives a peer frames for its next credits.
 func (r *Receiver) assign(p *peer, n int) {
 	for i := range n {
-		r.free.pop(r.one[:])
+		r.free.Read(r.one[:])
 		r.config.Worker.PassTo(r.granted, r.one[:])
 		p.granted.at(p.limit + 1 + uint64(i)).frame = r.one[0]
 	}
@@ -120,7 +121,7 @@ func (r *Receiver) unassign(p *peer) {
 		f := p.granted.at(p.limit).frame
 		r.one[0] = umem.Frame{Addr: f.Addr}
 		r.granted.PassTo(r.config.Worker, r.one[:])
-		r.free.push(r.one[0])
+		r.free.Push(r.one[0])
 		r.available++
 	}
 }

@@ -42,7 +42,7 @@ func (r *Receiver) all() []*Receiver { return append([]*Receiver{r}, r.others...
 // receives only as long as those, and the messages for Recv, are not more than its depth.
 func (r *Receiver) roomy() *Receiver {
 	for _, o := range r.others {
-		if o.posted+o.back.len() < o.depth {
+		if o.posted+o.back.Len() < o.depth {
 			return o
 		}
 	}

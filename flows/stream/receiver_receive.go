@@ -24,7 +24,7 @@ func (r *Receiver) absorb() int {
 	r.available -= n
 	for _, f := range r.batch[:n] {
 		if !r.take(f) {
-			r.back.push(f)
+			r.back.Push(f)
 		}
 	}
 	return n
@@ -123,7 +123,7 @@ func (r *Receiver) pass(s *session, f umem.Frame) {
 	r.stats.own.messages++
 	r.stats.own.bytes += uint64(f.Len)
 	r.region.Side(f).Queue = s.number
-	r.ready.push(f)
+	r.ready.Push(f)
 }
 
 // replaysMost is the maximum number of consecutive replays. A sender that ignores the hello stays

@@ -164,9 +164,9 @@ func (r *Receiver) Restart(why protocol.Reason) {
 		}
 		o.drain()
 	}
-	for r.ready.pop(r.one[:]) == 1 {
+	for r.ready.Read(r.one[:]) == 1 {
 		r.drop(r.one[0])
-		r.roomy().back.push(r.one[0])
+		r.roomy().back.Push(r.one[0])
 	}
 	for _, s := range r.sessions.byID {
 		s.dropEarly()

@@ -108,9 +108,9 @@ func (k *sink) close() {
 	k.on(func() {
 		k.rounds = nil
 		k.round() // frames of the peers that ended last become receives again
-		posted, available, rest := 0, 0, k.r.ready.len()
+		posted, available, rest := 0, 0, k.r.ready.Len()
 		for _, r := range append([]*Receiver{k.r}, k.r.others...) {
-			posted, available, rest = posted+r.posted, available+r.available, rest+r.back.len()+len(r.peers)
+			posted, available, rest = posted+r.posted, available+r.available, rest+r.back.Len()+len(r.peers)
 		}
 		if !k.Failed() && (available != posted || posted+len(k.held) != k.frames || rest != 0) {
 			k.Errorf("without peers there are %d receives of %d frames, of which %d are held and %d promised to nobody", posted, k.frames, len(k.held), available)

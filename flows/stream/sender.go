@@ -335,7 +335,7 @@ func (s *Sender) flight() uint64 { return s.out.last - max(s.confirm, s.out.firs
 
 // unacknowledged returns how many queued messages are not acknowledged.
 func (s *Sender) unacknowledged() int {
-	return s.out.waiting.len() + int(s.flight())
+	return s.out.waiting.Len() + int(s.flight())
 }
 
 // Depth returns the limit of messages without a result, or with Spares of those not acknowledged.

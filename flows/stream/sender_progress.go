@@ -30,7 +30,7 @@ func (s *Sender) Poll(now time.Time) error {
 
 // rests reports whether there is nothing to post and nothing to publish.
 func (s *Sender) rests() bool {
-	return s.Connected() && s.out.waiting.len() == 0 && s.sent == s.out.last && !s.stats.stale && !s.spread.owes()
+	return s.Connected() && s.out.waiting.Len() == 0 && s.sent == s.out.last && !s.stats.stale && !s.spread.owes()
 }
 
 // take processes all completions, arms the queue, and returns the number of completions. It posts

@@ -147,7 +147,7 @@ func (s *Sender) nextNumber() (number uint64, again bool) {
 			return number, true
 		}
 	}
-	if number = s.sent + 1; number > s.out.last && s.out.waiting.len() == 0 {
+	if number = s.sent + 1; number > s.out.last && s.out.waiting.Len() == 0 {
 		return 0, false
 	}
 	return number, false

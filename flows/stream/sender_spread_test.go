@@ -87,7 +87,7 @@ func newSpreadModel(region *umem.Region, depth int) *spreadModel {
 
 func (m *spreadModel) send() {
 	if m.s.out.room() {
-		m.s.Send(nil, 0, 0, 0, m.s.out.last+uint64(m.s.out.waiting.len())+1)
+		m.s.Send(nil, 0, 0, 0, m.s.out.last+uint64(m.s.out.waiting.Len())+1)
 	}
 }
 

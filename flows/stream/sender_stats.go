@@ -143,7 +143,7 @@ func (t *senderStats) publish(s *Sender) {
 	t.forgotten.Set(c.forgotten)
 	t.sessions.Set(c.sessions)
 	t.silence.Set(c.silence)
-	t.waiting.Set(uint64(s.out.waiting.len()))
+	t.waiting.Set(uint64(s.out.waiting.Len()))
 	t.flight.Set(s.flight())
 	t.credit.Set(s.credit())
 	s.on.shown.Set(s.on.posted)

@@ -17,9 +17,17 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/internal/fifo"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
 )
+
+// item is a packet or message in the program's memory.
+type item struct {
+	frame              umem.Frame
+	position, sequence uint64
+	stamp              uint64
+}
 
 // Config is what a sink needs in addition to the configuration of its flow.
 type Config struct {
@@ -47,7 +55,7 @@ type Sink struct {
 
 	own     umem.FreeList // frames of the program's memory, for copies
 	total   int
-	waiting queue // with policy drop_oldest
+	waiting fifo.Ring[item] // with policy drop_oldest
 
 	number   uint64 // of the last packet
 	blocked  bool
@@ -75,7 +83,7 @@ func Open(e *pipeline.Env, c Config) (*Sink, error) {
 		return nil, err
 	}
 	e.Undo.Add(s.end.Close)
-	s.waiting.items = make([]item, to.Queue)
+	s.waiting = fifo.New[item](to.Queue)
 	s.place, s.expose = string(to.Place), to.Expose
 	if s.there {
 		return s, nil
@@ -103,8 +111,8 @@ const landing = pcapng.PacketHeaderLen
 // thread.
 func (s *Sink) returned(back []umem.Frame) {
 	s.list().Push(back...)
-	for s.waiting.n > 0 {
-		s.list().Push(s.whole(s.waiting.pop().frame))
+	for s.waiting.Len() > 0 {
+		s.list().Push(s.whole(s.waiting.Pop().frame))
 		s.lost.absent.Add(1)
 	}
 }
@@ -126,8 +134,8 @@ func (s *Sink) Reap(time.Time) {
 			break
 		}
 	}
-	for room := s.end.Room(); room > 0 && s.waiting.n > 0; room-- {
-		one := s.waiting.pop()
+	for room := s.end.Room(); room > 0 && s.waiting.Len() > 0; room-- {
+		one := s.waiting.Pop()
 		s.end.Give(one.frame, one.position, one.sequence, one.stamp)
 	}
 }
@@ -150,7 +158,7 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 				s.end.Give(one.frame, one.position, one.sequence, one.stamp)
 				room--
 			} else {
-				s.waiting.push(one)
+				s.waiting.Push(one)
 			}
 		case s.policy == config.PolicyWait && (s.end.Attached() || !s.stopping):
 			all = false
@@ -192,11 +200,11 @@ func (s *Sink) mayGive(room int) bool {
 	if s.policy != config.PolicyDropOldest || !s.end.Attached() {
 		return false
 	}
-	if !memory || s.waiting.full() {
-		if s.waiting.n == 0 {
+	if !memory || s.waiting.Len() == s.waiting.Cap() {
+		if s.waiting.Len() == 0 {
 			return false
 		}
-		s.list().Push(s.whole(s.waiting.pop().frame))
+		s.list().Push(s.whole(s.waiting.Pop().frame))
 		s.lost.slow.Add(1)
 	}
 	return true
