@@ -10,9 +10,9 @@ type Cluster struct {
 	Prefix    string   `json:"prefix,omitempty"`
 	// Lease is how long the daemon stays registered when etcd does not hear it.
 	Lease      time.Duration `json:"lease_ns,omitempty"`
-	Up         bool          `json:"up"`    // the registry answers
-	Since      time.Time     `json:"since"` // of Up
-	Answered   *time.Time    `json:"answered,omitempty"`
+	Up         bool          `json:"up" metric:"cluster_up"` // the registry answers
+	Since      time.Time     `json:"since"`                  // of Up
+	Answered   *time.Time    `json:"answered,omitempty" metric:"cluster_answered_timestamp_seconds"`
 	Registered bool          `json:"registered"`
 	Taken      string        `json:"name_taken_by,omitempty"` // the instance that has the daemon's name
 	// Error is why the registry does not answer, or why the daemon is not registered.
@@ -21,9 +21,9 @@ type Cluster struct {
 	Unregistered map[string]string `json:"unregistered,omitempty"`
 	// UnregisteredStates are states that others cannot find, and why.
 	UnregisteredStates map[string]string `json:"unregistered_states,omitempty"`
-	Counts             map[string]uint64 `json:"counts,omitempty"` // of events, by name
-	Refused            map[string]uint64 `json:"refused"`          // records of others, by reason
-	Names              []ClusterName     `json:"names,omitempty"`  // that flows use
+	Counts             map[string]uint64 `json:"counts,omitempty" metric:"cluster_events_total,status"` // of events, by name
+	Refused            map[string]uint64 `json:"refused" metric:"cluster_refused_records_total,reason"` // records of others, by reason
+	Names              []ClusterName     `json:"names,omitempty"`                                       // that flows use
 }
 
 // ClusterName is a daemon that flows name.

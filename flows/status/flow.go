@@ -27,17 +27,17 @@ type Flow struct {
 	Layout string `json:"layout"`
 	Filter string `json:"filter,omitempty"`
 
-	Rules        []Rule        `json:"rules,omitempty"`         // of the filter, in order
-	FilterCounts []FilterCount `json:"filter_counts,omitempty"` // of the user's own program
+	Rules        []Rule        `json:"rules,omitempty" label:"interface=^From,rule=Name,op=Action"` // of the filter, in order
+	FilterCounts []FilterCount `json:"filter_counts,omitempty" label:"interface=^From,reason=Name"` // of the user's own program
 
 	// Engine is how a flow to storage receives packets of an interface: xdp or packet. WhyEngine is the
 	// reason, if the flow may choose.
 	Engine    string  `json:"engine,omitempty"`
 	WhyEngine string  `json:"why_engine,omitempty"`
-	Buffer    *Buffer `json:"buffer,omitempty"` // of a packet socket
-	Fanout    string  `json:"fanout,omitempty"` // name of the group of flows that divide the packets
+	Buffer    *Buffer `json:"buffer,omitempty" label:"interface=^From"` // of a packet socket
+	Fanout    string  `json:"fanout,omitempty"`                         // name of the group of flows that divide the packets
 
-	Joined []Joined `json:"joined,omitempty"` // multicast groups
+	Joined []Joined `json:"joined,omitempty" label:"group=Group,source=Source,interface=Interface"` // multicast groups
 
 	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
 	WhyNot      string   `json:"why_not,omitempty"`        // if it was not granted
@@ -58,8 +58,8 @@ type Flow struct {
 
 	CardNode  *int      `json:"card_node,omitempty"` // NUMA nodes, if the kernel reports them
 	DiskNode  *int      `json:"disk_node,omitempty"`
-	Restarts  uint64    `json:"restarts"`            // how often it started again by itself
-	NextStart time.Time `json:"next_start,omitzero"` // of a flow that has failed: when that is tried again
+	Restarts  uint64    `json:"restarts" metric:"flow_restarts_total"` // how often it started again by itself
+	NextStart time.Time `json:"next_start,omitzero"`                   // of a flow that has failed: when that is tried again
 
 	Far []string `json:"far,omitempty"` // devices on another NUMA node than the region
 
@@ -81,39 +81,39 @@ type Flow struct {
 
 	Written Position          `json:"written"` // prefix without a gap
 	Durable Position          `json:"durable"`
-	Held    *Usage            `json:"held,omitempty"`             // nil: one file, or a stream
-	Removed map[string]uint64 `json:"removed_segments,omitempty"` // complete segments deleted, by setting
-	Floor   *FreeSpace        `json:"floor,omitempty"`            // nil: no free-space reserve
-	Cut     *Truncated        `json:"cut,omitempty"`              // nil: packets are kept whole
-	Index   *Index            `json:"index,omitempty"`            // nil: segments have no index
+	Held    *Usage            `json:"held,omitempty"`                                                    // nil: one file, or a stream
+	Removed map[string]uint64 `json:"removed_segments,omitempty" metric:"removed_segments_total,reason"` // complete segments deleted, by setting
+	Floor   *FreeSpace        `json:"floor,omitempty"`                                                   // nil: no free-space reserve
+	Cut     *Truncated        `json:"cut,omitempty"`                                                     // nil: packets are kept whole
+	Index   *Index            `json:"index,omitempty"`                                                   // nil: segments have no index
 
-	CopiedBytes map[string]uint64 `json:"copied_bytes"`        // by unifiedd, by reason
-	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device
-	DiskBytes   uint64            `json:"disk_bytes"`
-	DiskErrors  map[string]uint64 `json:"disk_errors"`     // writes and flushes that failed, by reason
-	Stalls      uint64            `json:"stalls"`          // rounds in which something waited for the sink: a disk, peers, or the interface of a replay
-	Refused     uint64            `json:"refused_wakeups"` // wake-ups refused while the interface was down
-	Segments    uint64            `json:"segments"`
+	CopiedBytes map[string]uint64 `json:"copied_bytes" metric:"copied_bytes_total,reason"`               // by unifiedd, by reason
+	KernelBytes map[string]uint64 `json:"kernel_copied_bytes" metric:"kernel_copied_bytes_total,device"` // by the kernel, by device
+	DiskBytes   uint64            `json:"disk_bytes" metric:"disk_written_bytes_total"`
+	DiskErrors  map[string]uint64 `json:"disk_errors" metric:"disk_errors_total,reason"` // writes and flushes that failed, by reason
+	Stalls      uint64            `json:"stalls" metric:"stalls_total"`                  // rounds in which something waited for the sink: a disk, peers, or the interface of a replay
+	Refused     uint64            `json:"refused_wakeups"`                               // wake-ups refused while the interface was down
+	Segments    uint64            `json:"segments" metric:"segments_total"`
 
-	Receives   *Receives        `json:"receives,omitempty"` // messages of RDMA clients; they count as packets
-	Sends      *Sends           `json:"sends,omitempty"`    // to RDMA peers
-	Submits    *Submits         `json:"submits,omitempty"`  // messages of an attached program; they count as packets
-	Gives      *Gives           `json:"gives,omitempty"`    // to an attached program
-	Orders     *Orders          `json:"orders,omitempty"`   // to an exchange
-	Arrives    *Arrives         `json:"arrives,omitempty"`  // from a peer, to a channel
-	Updates    *Updates         `json:"updates,omitempty"`  // of a state
-	Blocks     *Blocks          `json:"blocks,omitempty"`   // to RDMA clients; requests served count as packets
-	Hosts      *Hosts           `json:"hosts,omitempty"`    // to NVMe hosts; commands count as packets
-	Replay     *Replay          `json:"replay,omitempty"`   // captures; sent packets count as packets
-	Stages     []Stage          `json:"stages,omitempty"`
+	Receives   *Receives        `json:"receives,omitempty"`                        // messages of RDMA clients; they count as packets
+	Sends      *Sends           `json:"sends,omitempty"`                           // to RDMA peers
+	Submits    *Submits         `json:"submits,omitempty" label:"program=Program"` // messages of an attached program; they count as packets
+	Gives      *Gives           `json:"gives,omitempty" label:"program=Program"`   // to an attached program
+	Orders     *Orders          `json:"orders,omitempty"`                          // to an exchange
+	Arrives    *Arrives         `json:"arrives,omitempty" label:"channel=Channel"` // from a peer, to a channel
+	Updates    *Updates         `json:"updates,omitempty"`                         // of a state
+	Blocks     *Blocks          `json:"blocks,omitempty"`                          // to RDMA clients; requests served count as packets
+	Hosts      *Hosts           `json:"hosts,omitempty"`                           // to NVMe hosts; commands count as packets
+	Replay     *Replay          `json:"replay,omitempty" label:"interface=^To"`    // captures; sent packets count as packets
+	Stages     []Stage          `json:"stages,omitempty" label:"op=Kind"`
 	Feed       *Feed            `json:"feed,omitempty"` // messages in order; nil: packets pass as they are
 	Log        *Log             `json:"log,omitempty"`
 	Group      *Group           `json:"group,omitempty"`
-	Level      *Watermarks      `json:"level,omitempty"`       // nil: blocks are served
-	Generated  *Generated       `json:"generated,omitempty"`   // generated packets; they count as packets
-	Discarded  *Discarded       `json:"discarded,omitempty"`   // nil: the flow discards nothing
-	FrameTimes *FrameTimes      `json:"frame_times,omitempty"` // nil: blocks are served
-	Latency    *latency.Summary `json:"latency,omitempty"`     // from arrival to acknowledgement or answer; nil: none yet, or not measured
+	Level      *Watermarks      `json:"level,omitempty"`                                 // nil: blocks are served
+	Generated  *Generated       `json:"generated,omitempty"`                             // generated packets; they count as packets
+	Discarded  *Discarded       `json:"discarded,omitempty"`                             // nil: the flow discards nothing
+	FrameTimes *FrameTimes      `json:"frame_times,omitempty"`                           // nil: blocks are served
+	Latency    *latency.Summary `json:"latency,omitempty" metric:"flow_latency_seconds"` // from arrival to acknowledgement or answer; nil: none yet, or not measured
 }
 
 // Joined is a multicast group that the host joined for a flow.
@@ -121,7 +121,7 @@ type Joined struct {
 	Group     string `json:"group"`
 	Source    string `json:"source,omitempty"` // empty: any
 	Interface string `json:"interface"`
-	Error     string `json:"error,omitempty"` // why the host is not a member now
+	Error     string `json:"error,omitempty" metric:"joined,="` // why the host is not a member now
 }
 
 // Position is a place in a flow's output.
@@ -144,11 +144,11 @@ type Interface struct {
 // Buffer is the ring of a packet socket.
 type Buffer struct {
 	Bytes    uint64 `json:"bytes"`
-	Blocks   int    `json:"blocks"`
-	Held     int    `json:"held"`                       // blocks that the kernel cannot fill: they wait for the disk
-	Received uint64 `json:"received_blocks"`            // filled so far
-	Full     uint64 `json:"full"`                       // how often no block was free
-	Pinned   bool   `json:"pinned_each_time,omitempty"` // the limit of locked memory, or a kernel before 6.5, did not allow to register it
+	Blocks   int    `json:"blocks" metric:"buffer_blocks"`
+	Held     int    `json:"held" metric:"buffer_held_blocks"` // blocks that the kernel cannot fill: they wait for the disk
+	Received uint64 `json:"received_blocks"`                  // filled so far
+	Full     uint64 `json:"full" metric:"buffer_full_total"`  // how often no block was free
+	Pinned   bool   `json:"pinned_each_time,omitempty"`       // the limit of locked memory, or a kernel before 6.5, did not allow to register it
 	Last     *Drops `json:"last_drops,omitempty"`
 }
 
@@ -165,64 +165,64 @@ type Rule struct {
 	Name    string `json:"name"`
 	Match   string `json:"match,omitempty"` // as parsed; empty: every packet
 	Action  string `json:"action"`
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
+	Packets uint64 `json:"packets" metric:"rule_packets_total"`
+	Bytes   uint64 `json:"bytes" metric:"rule_bytes_total"`
 }
 
 // FilterCount is a counter of the user's own program.
 type FilterCount struct {
 	Name  string `json:"name"`
-	Value uint64 `json:"value"`
+	Value uint64 `json:"value" metric:"filter_count"`
 }
 
 // Stage has the counters of a stage.
 type Stage struct {
 	Kind    string            `json:"kind"`
-	Changed uint64            `json:"changed"` // packets changed, or messages added
-	Left    map[string]uint64 `json:"left"`    // packets left unchanged, by reason
+	Changed uint64            `json:"changed" metric:"stage_changed_total"`  // packets changed, or messages added
+	Left    map[string]uint64 `json:"left" metric:"stage_left_total,reason"` // packets left unchanged, by reason
 }
 
 // Feed is a feed of several lines whose messages the flow puts in order.
 type Feed struct {
-	Session  string     `json:"session,omitempty"` // empty: none yet
-	Messages uint64     `json:"messages"`          // given out, each once and in order
-	Lost     uint64     `json:"lost"`              // messages of declared gaps
-	Gaps     uint64     `json:"gaps"`              // declared
-	Requests uint64     `json:"requests"`          // to the retransmission server
-	Unsent   uint64     `json:"unsent_requests"`   // of those, requests that the kernel did not take
-	Sessions uint64     `json:"sessions"`          // begun
-	Restarts uint64     `json:"restarts"`          // of those, sessions that the sender has begun by a restart, without a new name
-	Ends     uint64     `json:"ends"`              // ends of sessions that were announced
-	Empty    uint64     `json:"empty"`             // messages without bytes, which are not passed on
-	Others   uint64     `json:"others"`            // packets that are of no line, or no whole UDP datagram in one frame
-	Lines    []FeedLine `json:"lines"`             // as configured, and then the retransmission server
+	Session  string     `json:"session,omitempty"`                        // empty: none yet
+	Messages uint64     `json:"messages" metric:"feed_messages_total"`    // given out, each once and in order
+	Lost     uint64     `json:"lost" metric:"feed_lost_messages_total"`   // messages of declared gaps
+	Gaps     uint64     `json:"gaps" metric:"feed_gaps_total"`            // declared
+	Requests uint64     `json:"requests" metric:"feed_requests_total"`    // to the retransmission server
+	Unsent   uint64     `json:"unsent_requests"`                          // of those, requests that the kernel did not take
+	Sessions uint64     `json:"sessions" metric:"feed_sessions_total"`    // begun
+	Restarts uint64     `json:"restarts" metric:"feed_restarts_total"`    // of those, sessions that the sender has begun by a restart, without a new name
+	Ends     uint64     `json:"ends"`                                     // ends of sessions that were announced
+	Empty    uint64     `json:"empty"`                                    // messages without bytes, which are not passed on
+	Others   uint64     `json:"others" metric:"feed_other_packets_total"` // packets that are of no line, or no whole UDP datagram in one frame
+	Lines    []FeedLine `json:"lines" label:"line=Name"`                  // as configured, and then the retransmission server
 }
 
 // FeedLine is one line of a feed.
 type FeedLine struct {
 	Name       string            `json:"name"`
-	Wins       uint64            `json:"wins"`       // messages of which this line's copy was the first
-	Duplicates uint64            `json:"duplicates"` // messages that were there already
-	Missing    uint64            `json:"missing"`    // messages that the line left out
-	Late       uint64            `json:"late"`       // messages that came behind later ones of the line
-	Refused    map[string]uint64 `json:"refused"`    // packets that gave no message, by reason
+	Wins       uint64            `json:"wins" metric:"feed_line_wins_total"`                      // messages of which this line's copy was the first
+	Duplicates uint64            `json:"duplicates" metric:"feed_line_duplicates_total"`          // messages that were there already
+	Missing    uint64            `json:"missing" metric:"feed_line_missing_total"`                // messages that the line left out
+	Late       uint64            `json:"late" metric:"feed_line_late_total"`                      // messages that came behind later ones of the line
+	Refused    map[string]uint64 `json:"refused" metric:"feed_line_refused_packets_total,reason"` // packets that gave no message, by reason
 }
 
 // Watermarks is the number of frames in flight between source and sink. Each frame of an extent
 // counts.
 type Watermarks struct {
-	Held   int64   `json:"held"`
-	Most   int64   `json:"most"`           // largest number so far
-	High   int     `json:"high,omitempty"` // the flow stops receiving here; 0: never
-	Low    int     `json:"low,omitempty"`  // and continues here
-	Pauses uint64  `json:"pauses"`         // times that receiving stopped
-	Paused float64 `json:"paused_seconds"` // total time stopped
+	Held   int64   `json:"held" metric:"flow_held_frames"`
+	Most   int64   `json:"most"`                                              // largest number so far
+	High   int     `json:"high,omitempty"`                                    // the flow stops receiving here; 0: never
+	Low    int     `json:"low,omitempty"`                                     // and continues here
+	Pauses uint64  `json:"pauses" metric:"flow_pauses_total"`                 // times that receiving stopped
+	Paused float64 `json:"paused_seconds" metric:"flow_paused_seconds_total"` // total time stopped
 }
 
 // FrameTimes has the times from a packet's arrival to its processing.
 type FrameTimes struct {
-	Submitted *latency.Distribution `json:"submitted,omitempty"` // until the sink passed them to its device
-	Done      *latency.Distribution `json:"done,omitempty"`      // until written, acknowledged or discarded
+	Submitted *latency.Distribution `json:"submitted,omitempty" metric:"frame_latency_seconds,status:submitted"` // until the sink passed them to its device
+	Done      *latency.Distribution `json:"done,omitempty" metric:"frame_latency_seconds,status:done"`           // until written, acknowledged or discarded
 }
 
 // Generated is the source of a flow that generates packets. They count as received.
@@ -233,7 +233,7 @@ type Generated struct {
 
 // Discarded is the sink of a flow that discards everything.
 type Discarded struct {
-	Packets uint64 `json:"packets"` // or messages
+	Packets uint64 `json:"packets" metric:"discarded_packets_total"` // or messages
 	Bytes   uint64 `json:"bytes"`
 }
 

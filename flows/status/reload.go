@@ -27,12 +27,12 @@ func (o Outcome) Good() bool { return o == Applied || o == Unchanged }
 
 // Config is the configuration of a daemon, and the results of reloads.
 type Config struct {
-	Generation uint64             `json:"generation"`          // 1 at the start; each applied reload adds 1
-	Loaded     time.Time          `json:"loaded"`              // when this generation was loaded
-	Succeeded  time.Time          `json:"succeeded"`           // when the start or a reload last confirmed it
-	Since      *time.Time         `json:"reloading,omitempty"` // start of the reload in progress; nil: none
-	Last       *Reload            `json:"last,omitempty"`      // the last reload that was not busy; nil: none
-	Reloads    map[Outcome]uint64 `json:"reloads"`
+	Generation uint64             `json:"generation" metric:"config_generation"`                           // 1 at the start; each applied reload adds 1
+	Loaded     time.Time          `json:"loaded"`                                                          // when this generation was loaded
+	Succeeded  time.Time          `json:"succeeded" metric:"config_last_reload_success_timestamp_seconds"` // when the start or a reload last confirmed it
+	Since      *time.Time         `json:"reloading,omitempty"`                                             // start of the reload in progress; nil: none
+	Last       *Reload            `json:"last,omitempty"`                                                  // the last reload that was not busy; nil: none
+	Reloads    map[Outcome]uint64 `json:"reloads" metric:"config_reloads_total,status"`
 }
 
 // Reload is one reload.

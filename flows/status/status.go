@@ -17,11 +17,11 @@ type Daemon struct {
 	// Region is the region and the holders of its frames. The owners' counts add up to Frames.
 	Region  Region       `json:"region"`
 	Workers []Worker     `json:"workers"`
-	Flows   []Flow       `json:"flows"`
-	RDMA    []RDMADevice `json:"rdma_devices,omitempty"` // open devices
+	Flows   []Flow       `json:"flows" label:"flow=Name"`
+	RDMA    []RDMADevice `json:"rdma_devices,omitempty" label:"device=Name"` // open devices
 
 	Programs *Programs     `json:"attach,omitempty"` // nil: none may attach
-	States   []SharedState `json:"states,omitempty"`
+	States   []SharedState `json:"states,omitempty" label:"state=Name"`
 	Trace    *Trace        `json:"trace,omitempty"` // nil: no flight recorder
 
 	Clock Clock `json:"clock"`
@@ -34,16 +34,16 @@ type Daemon struct {
 
 // Clock says whether the system's clock was set while the daemon ran. Times in captures and logs jump then.
 type Clock struct {
-	Steps   uint64        `json:"steps"`                  // times that it was set by 0.1 s or more, as far as noticed
-	Step    time.Duration `json:"last_step_ns,omitempty"` // the last change; positive: forward
-	Noticed *time.Time    `json:"noticed,omitempty"`      // when the status first showed the last one; nil: none yet
+	Steps   uint64        `json:"steps" metric:"clock_steps_total"` // times that it was set by 0.1 s or more, as far as noticed
+	Step    time.Duration `json:"last_step_ns,omitempty"`           // the last change; positive: forward
+	Noticed *time.Time    `json:"noticed,omitempty"`                // when the status first showed the last one; nil: none yet
 }
 
 // TLS is the daemon's certificate.
 type TLS struct {
-	Name    string    `json:"name"`    // in the certificate
-	Expires time.Time `json:"expires"` // the first of its chain
-	Expired bool      `json:"expired"` // no peer accepts it any more
+	Name    string    `json:"name"`                                                   // in the certificate
+	Expires time.Time `json:"expires" metric:"certificate_expires_timestamp_seconds"` // the first of its chain
+	Expired bool      `json:"expired"`                                                // no peer accepts it any more
 }
 
 // Trace is the flight recorder.
@@ -55,14 +55,14 @@ type Trace struct {
 
 // Region is the region and the owners of its frames. The owners' counts add up to Frames.
 type Region struct {
-	Bytes      uint64           `json:"bytes"`
+	Bytes      uint64           `json:"bytes" metric:"region_bytes"`
 	Pages      string           `json:"pages"`
-	Device     string           `json:"device,omitempty"` // device-DAX device that has the frames; empty: huge pages do
-	Ordinary   bool             `json:"ordinary_pages"`   // the configured fall-back, slower
+	Device     string           `json:"device,omitempty"`                              // device-DAX device that has the frames; empty: huge pages do
+	Ordinary   bool             `json:"ordinary_pages" metric:"region_ordinary_pages"` // the configured fall-back, slower
 	FrameSize  uint32           `json:"frame_size"`
 	Frames     int64            `json:"frames"`
 	Nodes      map[int]uint64   `json:"nodes,omitempty"` // bytes on each NUMA node, as measured
-	Owners     map[string]int64 `json:"owners"`
+	Owners     map[string]int64 `json:"owners" metric:"frames,owner"`
 	Registered []string         `json:"registered"`
 }
 

@@ -12,7 +12,7 @@ type Usage struct {
 	Newest   *time.Time `json:"newest,omitempty"` // time of the last packet written
 	// Unreadable is the number of segments without a readable head when the flow began. Their packets
 	// are not available.
-	Unreadable uint64 `json:"unreadable_segments,omitempty"`
+	Unreadable uint64 `json:"unreadable_segments,omitempty" metric:"unreadable_segments"`
 	Ring       *Ring  `json:"ring,omitempty"` // nil: files
 }
 
@@ -25,38 +25,38 @@ type Ring struct {
 
 // FreeSpace is the free-space reserve of a flow.
 type FreeSpace struct {
-	KeepFree string  `json:"keep_free"` // as configured
-	Bytes    uint64  `json:"bytes"`     // size of the reserve
-	Free     uint64  `json:"free"`      // bytes free on the disk, when last measured
-	Size     uint64  `json:"size"`      // bytes of the disk
-	Pauses   uint64  `json:"pauses"`    // times that the reserve blocked writing
-	Paused   float64 `json:"paused_seconds"`
+	KeepFree string  `json:"keep_free"`                         // as configured
+	Bytes    uint64  `json:"bytes" metric:"disk_floor_bytes"`   // size of the reserve
+	Free     uint64  `json:"free" metric:"disk_free_bytes"`     // bytes free on the disk, when last measured
+	Size     uint64  `json:"size"`                              // bytes of the disk
+	Pauses   uint64  `json:"pauses" metric:"disk_pauses_total"` // times that the reserve blocked writing
+	Paused   float64 `json:"paused_seconds" metric:"disk_paused_seconds_total"`
 }
 
 // Truncated has the counters of a snapshot length.
 type Truncated struct {
-	SnapLen uint32 `json:"snaplen"` // largest number of bytes kept of a packet
-	Packets uint64 `json:"packets"` // packets that were longer
-	Bytes   uint64 `json:"bytes"`   // bytes omitted
+	SnapLen uint32 `json:"snaplen"`                            // largest number of bytes kept of a packet
+	Packets uint64 `json:"packets" metric:"cut_packets_total"` // packets that were longer
+	Bytes   uint64 `json:"bytes" metric:"cut_bytes_total"`     // bytes omitted
 }
 
 // Index is the state of the indexes of a flow's segments.
 type Index struct {
-	Segments uint64        `json:"segments"` // indexed by this run
-	Waiting  uint64        `json:"waiting"`  // complete segments without an index yet
-	Failed   uint64        `json:"failed"`   // segments without an index until the next start
-	Bytes    uint64        `json:"bytes"`    // of the indexes
-	CPU      time.Duration `json:"cpu_ns"`   // used to make the indexes
+	Segments uint64        `json:"segments" metric:"index_segments_total"`  // indexed by this run
+	Waiting  uint64        `json:"waiting" metric:"index_waiting_segments"` // complete segments without an index yet
+	Failed   uint64        `json:"failed" metric:"index_failures_total"`    // segments without an index until the next start
+	Bytes    uint64        `json:"bytes" metric:"index_bytes_total"`        // of the indexes
+	CPU      time.Duration `json:"cpu_ns" metric:"index_cpu_seconds_total"` // used to make the indexes
 }
 
 // Log is the progress of a log, in positions. Each message has one; the first message ever has
 // position 1. Lost counts records of the newest segments only.
 type Log struct {
-	Acknowledge  string `json:"acknowledge"` // condition of an acknowledgement
-	First        uint64 `json:"first"`       // of this run; the message may not exist yet
-	Last         uint64 `json:"last"`        // last position assigned
-	Written      uint64 `json:"written"`     // all messages up to this one are written
-	Durable      uint64 `json:"durable"`
-	Acknowledged uint64 `json:"acknowledged"`
-	Lost         uint64 `json:"lost"` // durable in earlier runs, missing at the start of this run
+	Acknowledge  string `json:"acknowledge"`                                  // condition of an acknowledgement
+	First        uint64 `json:"first"`                                        // of this run; the message may not exist yet
+	Last         uint64 `json:"last" metric:"log_position,status:received"`   // last position assigned
+	Written      uint64 `json:"written" metric:"log_position,status:written"` // all messages up to this one are written
+	Durable      uint64 `json:"durable" metric:"log_position,status:durable"`
+	Acknowledged uint64 `json:"acknowledged" metric:"log_position,status:acknowledged"`
+	Lost         uint64 `json:"lost" metric:"log_lost_messages"` // durable in earlier runs, missing at the start of this run
 }

@@ -4,18 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // TestCollectArrival: a scrape counts the packets that have no time of arrival.
 func TestCollectArrival(t *testing.T) {
-	text := gather(t, func(out chan<- prometheus.Metric) {
-		collectTaken(out, &status.Flow{Name: "exact", Kind: "network-storage", From: "eth1"})
-		collectTaken(out, &status.Flow{Name: "late", Kind: "network-storage", From: "eth2", NoArrival: "an old dispatcher"})
-		collectTaken(out, &status.Flow{Name: "messages", Kind: "rdma-storage"})
-	})
+	text := scrapeOf(t, &status.Daemon{Flows: []status.Flow{
+		{Name: "exact", Kind: "network-storage", From: "eth1"},
+		{Name: "late", Kind: "network-storage", From: "eth2", NoArrival: "an old dispatcher"},
+		{Name: "messages", Kind: "rdma-storage"},
+	}})
 	for _, want := range []string{`unifiedd_arrival_times{flow="exact",interface="eth1"} 1`, `unifiedd_arrival_times{flow="late",interface="eth2"} 0`} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s in:\n%s", want, text)
@@ -28,10 +26,10 @@ func TestCollectArrival(t *testing.T) {
 
 // TestCollectBuffer: a scrape has the ring of a packet socket, and none of other flows.
 func TestCollectBuffer(t *testing.T) {
-	text := gather(t, func(out chan<- prometheus.Metric) {
-		collectTaken(out, &status.Flow{Name: "taken", Kind: "network-storage", From: "eth1"})
-		collectTaken(out, &status.Flow{Name: "copies", Kind: "network-storage", From: "eth2", Buffer: &status.Buffer{Blocks: 64, Held: 3, Full: 2}})
-	})
+	text := scrapeOf(t, &status.Daemon{Flows: []status.Flow{
+		{Name: "taken", Kind: "network-storage", From: "eth1"},
+		{Name: "copies", Kind: "network-storage", From: "eth2", Buffer: &status.Buffer{Blocks: 64, Held: 3, Full: 2}},
+	}})
 	for _, want := range []string{`unifiedd_buffer_blocks{flow="copies",interface="eth2"} 64`, `unifiedd_buffer_held_blocks{flow="copies",interface="eth2"} 3`, `unifiedd_buffer_full_total{flow="copies",interface="eth2"} 2`} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s in:\n%s", want, text)

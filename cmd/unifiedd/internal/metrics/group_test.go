@@ -5,19 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // TestGroupMetrics: a scrape has what an operator of a group alerts on.
 func TestGroupMetrics(t *testing.T) {
-	text := gather(t, func(out chan<- prometheus.Metric) {
-		collectGroup(out, "orders", &status.Group{Member: "a", Leader: "b", Epoch: 7, Committed: 90, Last: 100, Elections: 2, Silence: 1500 * time.Microsecond, Silent: 9, Received: 12, Stale: 3,
-			Paths: []status.Path{{Device: "roce:eth2", State: "failed", Connections: 2, Failures: 4}, {Device: "roce:eth3", State: "connected", Connections: 3, Failures: 1}}})
-		collectGroup(out, "trades", &status.Group{Member: "a", Leader: "a", Recovering: true, Sent: 11, Copies: 6, Lacking: 8, CopyLimit: 20000, Stalled: 7, Fenced: 5, Cut: 4})
-		collectGroup(out, "quotes", &status.Group{Member: "a"})
-	})
+	text := scrapeOf(t, &status.Daemon{Flows: []status.Flow{
+		{Name: "orders", Group: &status.Group{Member: "a", Leader: "b", Epoch: 7, Committed: 90, Last: 100, Elections: 2, Silence: 1500 * time.Microsecond, Silent: 9, Received: 12, Stale: 3,
+			Paths: []status.Path{{Device: "roce:eth2", State: "failed", Connections: 2, Failures: 4}, {Device: "roce:eth3", State: "connected", Connections: 3, Failures: 1}}}},
+		{Name: "trades", Group: &status.Group{Member: "a", Leader: "a", Recovering: true, Sent: 11, Copies: 6, Lacking: 8, CopyLimit: 20000, Stalled: 7, Fenced: 5, Cut: 4}},
+		{Name: "quotes", Group: &status.Group{Member: "a"}},
+	}})
 	for _, want := range []string{
 		`group_leads{flow="orders"} 0`, `group_leads{flow="trades"} 1`, `group_leads{flow="quotes"} 0`,
 		`group_leader_known{flow="orders"} 1`, `group_leader_known{flow="quotes"} 0`,

@@ -4,21 +4,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
 // TestOrderRules: what rules have made of messages, by rule and by the reason.
 func TestOrderRules(t *testing.T) {
-	text := gather(t, func(out chan<- prometheus.Metric) {
-		collectOrders(out, "hits", &status.Orders{Rules: &status.OrderRules{
+	text := scrapeOf(t, &status.Daemon{Flows: []status.Flow{
+		{Name: "hits", Orders: &status.Orders{Rules: &status.OrderRules{
 			Matched: 9, Unmatched: 8, Short: 7, NoUDP: 6, LoggedIn: true, Heartbeats: 5, Refused: map[string]uint64{"over_rate": 4},
 			Rules: []status.OrderRule{{Name: "cheap", Matched: 3, Left: 2}, {Name: "dear", Matched: 6, Left: 1}},
-		}})
-		collectOrders(out, "trades", &status.Orders{})
-	})
+		}}},
+		{Name: "trades", Orders: &status.Orders{}},
+	}})
 	for _, want := range []string{
 		`messages_total{flow="hits",outcome="matched"} 9`, `messages_total{flow="hits",outcome="unmatched"} 8`, `messages_total{flow="hits",outcome="short"} 7`,
 		`messages_total{flow="hits",outcome="no_udp"} 6`, `matched_total{flow="hits",rule="cheap"} 3`, `left_total{flow="hits",rule="cheap"} 2`,
@@ -40,13 +38,13 @@ func TestOrderTimes(t *testing.T) {
 	d := func(ns int64, n int64) *latency.Distribution {
 		return &latency.Distribution{Summary: latency.Summary{Count: n, Mean: float64(ns)}, Buckets: []latency.Bucket{{Below: 2 * ns, Count: n}}}
 	}
-	text := gather(t, func(out chan<- prometheus.Metric) {
-		collectOrders(out, "trades", &status.Orders{Times: &status.OrderTimes{
+	text := scrapeOf(t, &status.Daemon{Flows: []status.Flow{
+		{Name: "trades", Orders: &status.Orders{Times: &status.OrderTimes{
 			TickToDecision: d(1024, 3), DecisionToOut: d(2048, 5), TickToOut: d(4096, 3), NoTick: 2, NoStamp: 1,
 			File: &status.OrderTimesFile{Orders: 4, Dropped: map[string]uint64{"slow_file": 1, "file_error": 0}},
-		}})
-		collectOrders(out, "quotes", &status.Orders{Times: &status.OrderTimes{NoTick: 7}})
-	})
+		}}},
+		{Name: "quotes", Orders: &status.Orders{Times: &status.OrderTimes{NoTick: 7}}},
+	}})
 	for _, want := range []string{
 		`orders_latency_seconds_count{flow="trades",part="tick_to_decision"} 3`, `orders_latency_seconds_count{flow="trades",part="decision_to_out"} 5`,
 		`orders_latency_seconds_count{flow="trades",part="tick_to_out"} 3`, `orders_latency_seconds_sum{flow="trades",part="decision_to_out"} 1.024e-05`,

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce"
@@ -35,6 +36,12 @@ func gather(t *testing.T, f collectFunc) string {
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	return answer.Body.String()
+}
+
+// scrapeOf returns the lines of a scrape of a status.
+func scrapeOf(t *testing.T, d *status.Daemon) string {
+	t.Helper()
+	return gather(t, func(out chan<- prometheus.Metric) { collect(out, d) })
 }
 
 // TestCollectCounters: a scrape works with any counter names of a driver.

@@ -28,7 +28,7 @@ func Metrics() string {
 	var b strings.Builder
 	b.WriteString(made + metricsHead)
 	for _, m := range metrics.Table() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Kind, strings.Join(m.Labels, ", "), strings.ReplaceAll(m.Help, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Kind(), strings.Join(m.Labels, ", "), strings.ReplaceAll(m.Help, "|", `\|`))
 	}
 	b.WriteString(metricsTail)
 	return b.String()

@@ -122,7 +122,7 @@ func panelOf(m metrics.Metric) panel {
 		legend += " {{" + l + "}}"
 	}
 	series := m.Name + "{" + selected + "}"
-	switch m.Kind {
+	switch m.Kind() {
 	case metrics.Counter:
 		p.targets = []target{{"rate(" + series + "[$__rate_interval])", legend}}
 	case metrics.Histogram:
@@ -141,7 +141,7 @@ func panelOf(m metrics.Metric) panel {
 // unitOf returns Grafana's name of a metric's unit.
 func unitOf(m metrics.Metric) string {
 	name := strings.TrimSuffix(m.Name, "_total")
-	counter := m.Kind == metrics.Counter
+	counter := m.Kind() == metrics.Counter
 	switch {
 	case strings.HasSuffix(name, "_timestamp_seconds") || name == "unifiedd_time_seconds":
 		return "dateTimeAsIso"

@@ -59,7 +59,7 @@ var (
 func find(table []metrics.Metric, name string) (metrics.Metric, bool) {
 	for _, m := range table {
 		base := name
-		if m.Kind == metrics.Histogram || m.Kind == metrics.Summary {
+		if m.Kind() == metrics.Histogram || m.Kind() == metrics.Summary {
 			for _, end := range []string{"_bucket", "_sum", "_count"} {
 				base = strings.TrimSuffix(base, end)
 			}
@@ -185,7 +185,7 @@ func healthy() (all []input) {
 		"unifiedd_region_bytes": "268435456x60", "unifiedd_received_packets_total": "0+1000x60", "unifiedd_durable_packets_total": "0+1000x60", "unifiedd_disk_free_bytes": "100x60", "unifiedd_disk_floor_bytes": "10x60",
 		"unifiedd_time_seconds": "0+15x60", "unifiedd_certificate_expires_timestamp_seconds": "8640000x60"}
 	for _, m := range metrics.Table() {
-		if m.Kind == metrics.Histogram || m.Kind == metrics.Summary {
+		if m.Kind() == metrics.Histogram || m.Kind() == metrics.Summary {
 			continue
 		}
 		var b strings.Builder
