@@ -126,7 +126,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.IntVarP(&f.turns.seconds, "rotate-seconds", "G", 0, "begin a new file after so many `SECONDS`; the name is a pattern of strftime, as in out-%H%M%S.pcapng")
 	s.IntVarP(&f.turns.files, "file-count", "W", 0, "with -C use so many `FILES` over and over; with -G alone end after so many")
 	s.StringVarP(&f.turns.command, "postrotate-command", "z", "", "run `COMMAND` FILE for each file of -C or -G when it is complete")
-	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, capture as `USER`, to whom the files belong (default who called sudo, or else unifiedd; root keeps root's rights to files)")
+	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, capture as `USER`, to whom the files belong (default: the user who called sudo; else the user unifiedd, if there is one; else root)")
 	s.StringVar(&f.mode, "mode", "", "`MODE` of files, such as 0640")
 	s.StringVar(&f.keepFree, "keep-free", "0", "keep this `SIZE` of the disk free, such as 10GiB or 5%; the capture waits while there is less")
 	s.StringVar(&f.layout, "layout", string(config.LayoutPacked), "packed (one copy, fewest bytes) or slot (no copy, more bytes)")

@@ -90,7 +90,7 @@ func (f *replayFlags) register(c *cobra.Command) {
 	s.DurationVar(&f.spin, "spin", 50*time.Microsecond, "do not sleep for this `TIME` before a packet is due")
 	s.DurationVar(&f.late, "late", time.Millisecond, "count packets as late that leave later than this `TIME` after they were due")
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
-	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, replay as `USER`, who reads the files (default who called sudo, or else unifiedd; root keeps root's rights to files)")
+	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, replay as `USER`, who reads the files (default: the user who called sudo; else the user unifiedd, if there is one; else root)")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "no live count")
 	c.MarkFlagsMutuallyExclusive("multiplier", "pps", "mbps", "topspeed")
 	if err := c.MarkFlagRequired("intf1"); err != nil {

@@ -52,7 +52,7 @@ func newSend() *cobra.Command {
 HOST:PORT (default ` + transferPort + `), at an address of its RDMA device. The disk reads into memory from
 which the RDMA device sends, and nothing is copied on the way.
 
-The copy has its name only when it is complete, durable, and its checksum is right. When the
+The file appears under its name only after it is complete, flushed and verified. When the
 connection is lost, it is made again, and the copy goes on from what is durable at the
 receiver; so it does when the command is started again. Holes of the file stay holes. If the
 source is written meanwhile, the command ends, and no copy is kept.

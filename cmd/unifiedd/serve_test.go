@@ -194,7 +194,7 @@ func TestServeStatus(t *testing.T) {
 		t.Errorf("status: %+v", got)
 	}
 	out.Reset()
-	if code := run([]string{"status", "-o", "wide", "--socket", s.socket}, &out, &errs); code != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "  held  ") {
+	if code := run([]string{"status", "-o", "wide", "--socket", s.socket}, &out, &errs); code != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "  kept  ") {
 		t.Errorf("status ends with %d: %s%s", code, out.String(), errs.String())
 	}
 }
@@ -203,7 +203,7 @@ func TestPrintHeld(t *testing.T) {
 	oldest := time.Date(2026, 11, 20, 14, 0, 0, 25, time.UTC)
 	var out bytes.Buffer
 	printHeld(&out, &status.Usage{Segments: 6, Bytes: 6 << 21, Oldest: &oldest, Ring: &status.Ring{Slots: 7, SegmentBytes: 2 << 20, Generation: 33}})
-	want := "  held\t6 segments, 12582912 bytes, packets from 2026-11-20T14:00:00.000000025Z to -\n" +
+	want := "  kept\t6 segments, 12582912 bytes, packets from 2026-11-20T14:00:00.000000025Z to -\n" +
 		"  ring\t7 slots of 2MiB, in use up to generation 33\n"
 	if out.String() != want {
 		t.Errorf("%q, not %q", out.String(), want)

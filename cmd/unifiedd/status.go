@@ -264,7 +264,7 @@ func printStorage(w io.Writer, f *status.Flow) {
 }
 
 func printHeld(w io.Writer, h *status.Usage) {
-	fmt.Fprintf(w, "  held\t%s, %d bytes, packets from %s to %s\n", plural(int(h.Segments), "segment"), h.Bytes, when(h.Oldest), when(h.Newest))
+	fmt.Fprintf(w, "  kept\t%s, %d bytes, packets from %s to %s\n", plural(int(h.Segments), "segment"), h.Bytes, when(h.Oldest), when(h.Newest))
 	if h.Unreadable > 0 {
 		fmt.Fprintf(w, "  \t%s without a head that can be read: what was in them is missing (see the log)\n", plural(int(h.Unreadable), "segment"))
 	}
@@ -389,7 +389,7 @@ func printReceives(w io.Writer, f *status.Flow) {
 		return
 	}
 	fmt.Fprintf(w, "  listens\t%s, by %s (%s)\n", r.Listen, r.Device, trust(r.TLS))
-	fmt.Fprintf(w, "  received\t%d messages, %d bytes; %d receives wait; %d came twice\n", f.Packets, f.Bytes, r.Posted, r.Replays)
+	fmt.Fprintf(w, "  received\t%d messages, %d bytes; %d receives wait; %d duplicates\n", f.Packets, f.Bytes, r.Posted, r.Replays)
 	fmt.Fprintf(w, "  connections\t%d made, %d broken\n", r.Connected, r.Broken)
 	fmt.Fprintf(w, "  refused\tby the flow: %s; in the handshake: %s\n", nonzero(r.Refused), nonzero(r.Handshakes))
 	if r.Method == "write" {
@@ -541,7 +541,7 @@ func printLevel(w io.Writer, l *status.Watermarks) {
 	if l == nil {
 		return
 	}
-	fmt.Fprintf(w, "  between\t%d frames, at most %d", l.Held, l.Most)
+	fmt.Fprintf(w, "  in flight\t%d frames, at most %d", l.Held, l.Most)
 	if l.High > 0 {
 		fmt.Fprintf(w, "; with %d the source has to wait until there are %d: %d times, %v", l.High, l.Low, l.Pauses,
 			time.Duration(l.Paused*float64(time.Second)).Round(time.Millisecond))
@@ -560,7 +560,7 @@ func printTimes(w io.Writer, t *status.FrameTimes) {
 	for _, one := range []struct {
 		what string
 		d    *latency.Distribution
-	}{{"to the device", t.Submitted}, {"to its end", t.Done}} {
+	}{{"until submitted", t.Submitted}, {"until done", t.Done}} {
 		if d := one.d; d != nil {
 			fmt.Fprintf(w, "  %s\tmedian %s, 99 %% %s, 99.9 %% %s, at most %s\n", one.what, brief(d.P50), brief(d.P99), brief(d.P999), brief(d.Max))
 		}

@@ -72,13 +72,13 @@ func TestStatusOfFlow(t *testing.T) {
 		}
 		return out.String() + errs.String()
 	}
-	if text := ask(0); strings.Contains(text, "  held  ") || !strings.Contains(text, "\ncap   running  ") {
+	if text := ask(0); strings.Contains(text, "  kept  ") || !strings.Contains(text, "\ncap   running  ") {
 		t.Errorf("the summary: %s", text)
 	}
-	if text := ask(0, "cap"); !strings.Contains(text, "  held  ") || strings.Contains(text, "registered") {
+	if text := ask(0, "cap"); !strings.Contains(text, "  kept  ") || strings.Contains(text, "registered") {
 		t.Errorf("of the flow: %s", text)
 	}
-	if text := ask(0, "-o", "wide"); !strings.Contains(text, "  held  ") || !strings.Contains(text, "registered") {
+	if text := ask(0, "-o", "wide"); !strings.Contains(text, "  kept  ") || !strings.Contains(text, "registered") {
 		t.Errorf("wide: %s", text)
 	}
 	var one status.Flow

@@ -45,7 +45,7 @@ func (f *transferFlags) register(c *cobra.Command) {
 	s.StringVar(&f.memoryText, "memory", "32MiB", "`SIZE` of the memory for a transfer's pieces")
 	s.StringVar(&f.pages, "pages", string(config.PagesAuto), "pages of the memory: auto, 2MiB or ordinary")
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
-	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, go on as `USER` (default who called sudo, or else unifiedd; root keeps root's rights to files)")
+	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, go on as `USER` (default: the user who called sudo; else the user unifiedd, if there is one; else root)")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 }
 

@@ -9,7 +9,7 @@ var toSections = []section{
 		{"flows[].to.layout", "`packed`, `slot`", "`packed`", "`packed`: one copy of each packet, and the fewest bytes on disk. `slot`: no copy, and 1.3 to 1.9 times the bytes"},
 		{"flows[].to.segment.size", "1MiB and more", "1GiB", "a new segment begins when this one is full. A device must have room for at least three segments. On a device, sizes are rounded up to whole MiB"},
 		{"flows[].to.segment.every", "a time", "only when full", "a new segment also begins after this time"},
-		{"flows[].to.segment.keep", "a number, a size (`24GiB`), a time (`7d`, `36h`), or a list of one of each", "all", "what stays of a recording. Of several limits the one that is reached first applies. See [monitoring.md](../how-to/disks.md). For messages at least 2. Only with `to.file`; a device keeps as many as fit"},
+		{"flows[].to.segment.keep", "a number, a size (`24GiB`), a time (`7d`, `36h`), or a list of one of each", "all", "what stays of a recording. Of several limits the one that is reached first applies. See [disks](../how-to/disks.md). For messages at least 2. Only with `to.file`; a device keeps as many as fit"},
 		{"flows[].to.prepare", "`zero`, `allocate`, `none`", "`zero` for slot, `allocate` for packed", "how a segment's space is prepared before use. The kernel may use a slow path for writes into blocks that were never written"},
 		{"flows[].to.comment", "a text, up to 4096 bytes", "none", "comment in each capture file (the section's `opt_comment`), like dumpcap's `--capture-comment`. `unifiedd capture` has that option, too"},
 		{"flows[].to.snaplen", "0 to 256KiB", "0", "maximum number of bytes kept of each packet; 0: all. The file records the original length of each packet. The omitted bytes are counted. Not for messages"},
