@@ -18,7 +18,7 @@ import (
 func TestCommands(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 448<<20)
-	names := []string{"README.md"}
+	names := []string{"README.md", "docs/README.md"}
 	for _, dir := range []string{"tutorials", "how-to"} {
 		found, err := filepath.Glob(filepath.Join(root, "docs", dir, "*.md"))
 		testenv.Must(t, err)
@@ -35,7 +35,7 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".md"), func(t *testing.T) { follow(t, read(t, filepath.Join(root, name)), pages[name]) })
+		t.Run(strings.TrimSuffix(strings.TrimPrefix(name, "docs/"), ".md"), func(t *testing.T) { follow(t, read(t, filepath.Join(root, name)), pages[name]) })
 	}
 }
 

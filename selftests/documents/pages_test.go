@@ -84,6 +84,7 @@ var pages = map[string]page{
 		first:     map[string]string{"unifiedd run -c /etc/unifiedd/unifiedd.yaml &": "here$ cp 1.yaml /etc/unifiedd/unifiedd.yaml\n"},
 		elsewhere: map[string]string{"make packages && apt install ./build/packages/unifiedd_*_amd64.deb": packages},
 	},
+	"docs/README.md": {before: "here$ ip link del eth1\n"},
 	"docs/how-to/attach.md": {
 		before: strategist + runs + "here$ mkdir local work && mount -t overlay overlay -o lowerdir=/usr/local,upperdir=local,workdir=work /usr/local\n" +
 			"here$ make -s -C $CHECKOUT/libunifiedd OUT=$PWD/out install && ldconfig && ln -s $CHECKOUT/libunifiedd .\n",
@@ -96,7 +97,7 @@ var pages = map[string]page{
 		after:  "here$ cat pages\n160\n",
 	},
 	"docs/how-to/monitoring.md": {before: records + "here$ unifiedd stop feed\nhere$ kill %1; wait %1\nhere$ unifiedd run -c /etc/unifiedd/unifiedd.yaml &\nmsg=\"flow runs\" flow=feed\n"},
-	"docs/how-to/nvme-of.md": {
+	"docs/how-to/nvme-of.md": { // cmd/unifiedd TestPageOfNVMe connects a host in the lab's guest
 		before: "here$ truncate -s 16M /var/lib/unifiedd/volume\n" +
 			"here$ sed 's/mlx5_0/roce:eth1/; s:device. /dev/nvme1n1:file\\: /var/lib/unifiedd/volume:' 1.yaml > /etc/unifiedd/unifiedd.yaml\n" +
 			"here$ unifiedd run -c /etc/unifiedd/unifiedd.yaml &\nmsg=\"flow runs\"\n",
