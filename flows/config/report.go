@@ -153,15 +153,18 @@ func (p Problem) String() string {
 }
 
 func (p Problem) write(b *strings.Builder) {
-	if p.Line == 0 {
-		b.WriteString(p.Message)
+	if p.Line != 0 {
+		fmt.Fprintf(b, "%s: ", p.Pos())
+	}
+	b.WriteString(p.Message)
+	line, indent := window(p.Source, p.Column)
+	if strings.TrimSpace(line) == "" { // there is nothing to point at
 		if p.Hint != "" {
 			b.WriteString("; " + p.Hint)
 		}
 		return
 	}
-	line, indent := window(p.Source, p.Column)
-	fmt.Fprintf(b, "%s: %s\n    %s\n    %s^", p.Pos(), p.Message, line, indent)
+	fmt.Fprintf(b, "\n    %s\n    %s^", line, indent)
 	if p.Hint != "" {
 		b.WriteString(" " + p.Hint)
 	}

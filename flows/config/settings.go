@@ -306,8 +306,11 @@ func fitsFrom(has fields, key string) bool {
 		return what == aboutReplay || what == aboutFiltered
 	case has.any("generate", "rate"):
 		return what == aboutGenerated || key == "generate"
+	case has.any("file", "device"):
+		return false
+	default:
+		return what == aboutEnds || key == "files" // what decides of the kind
 	}
-	return !has.any("file", "device")
 }
 
 // fitsTo reports whether key may stand in to beside the keys that are present.
@@ -328,9 +331,10 @@ func fitsTo(has fields, key string) bool {
 	case has.any("listen"):
 		return what == aboutBlocks || what == aboutServed || what == aboutHosts || what == aboutGroups || what == aboutWritten || key == "rdma" || key == "subsystem"
 	case has.any("rdma"):
-		return what != aboutGiven && what != aboutPlaced && what != aboutStorage && what != aboutPackets && what != aboutReplay && what != ""
+		return key == "peers" || key == "listen" || key == "subsystem"
+	default:
+		return what == aboutEnds // what decides of the kind
 	}
-	return true
 }
 
 func (s *setting) isZero(f *Flow) bool {
