@@ -256,7 +256,11 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 		return explainOccupied(ctx, err, f.ifaces)
 	}
 	one := d.Flows()[0]
-	fmt.Fprintf(stderr, "capturing on %s: %s\n", strings.Join(f.ifaces, ", "), whatIsTaken(cfg.Flows[0].From, one.Status()))
+	only := ""
+	if f.file == "" {
+		only = "; counted only, as there is no -w"
+	}
+	fmt.Fprintf(stderr, "capturing on %s: %s%s\n", strings.Join(f.ifaces, ", "), whatIsTaken(cfg.Flows[0].From, one.Status()), only)
 	follow(ctx, one, asked, stderr, f.quiet)
 	defer interrupt(stream, readerPatience)()
 	err = stopCommand(one, stderr)

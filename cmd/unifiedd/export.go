@@ -87,7 +87,7 @@ func (f *exportFlags) inputs(args []string) (text string, err error) {
 		}
 		if !isInput(args[n]) {
 			if n > 0 || len(f.read) > 0 {
-				return "", fmt.Errorf("filter %q: %w", text, err)
+				return "", fmt.Errorf("filter %q: %w (and there is no file %s)", text, err, args[n])
 			}
 			return "", fmt.Errorf("%s: there is no such file, and no segment whose name begins so (and as a filter: %w)", args[n], err)
 		}
@@ -97,8 +97,13 @@ func (f *exportFlags) inputs(args []string) (text string, err error) {
 	if len(f.read) == 0 {
 		return "", errors.New("an argument is missing: name a FILE, a DEVICE or the prefix of segments")
 	}
-	var all []string
-	for _, name := range f.read {
+	f.read = withSegments(f.read)
+	return text, nil
+}
+
+// withSegments returns names of files. The prefix of segments becomes these.
+func withSegments(names []string) (all []string) {
+	for _, name := range names {
 		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) && name != "-" {
 			if some := segmentsOf(name); some != nil {
 				all = append(all, some...)
@@ -107,8 +112,7 @@ func (f *exportFlags) inputs(args []string) (text string, err error) {
 		}
 		all = append(all, name)
 	}
-	f.read = all
-	return text, nil
+	return all
 }
 
 // isInput reports whether a name is that of something to read.

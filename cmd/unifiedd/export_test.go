@@ -288,12 +288,15 @@ func TestExportNames(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no-such.pcapng: there is no such file": {"no-such.pcapng"},
 		"an argument is missing":                nil,
-		"filter":                                {names[0], "no-such.pcapng"},
+		"and there is no file no-such.pcapng":   {names[0], "no-such.pcapng"},
 		"no such file":                          {"-r", prefix + "s"},
 	} {
 		var out, errs strings.Builder
 		if status := run(append([]string{"export"}, args...), &out, &errs); status == 0 || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "exported") {
 			t.Errorf("%v: status %d, and not %q: %s", args, status, want, &errs)
 		}
+	}
+	if said, _ := runSays("index", prefix); !strings.Contains(said, names[0]) || !strings.Contains(said, names[1]) || strings.Contains(said, names[2]) {
+		t.Errorf("index of a prefix: %s", said) // each is refused, as nothing has closed it
 	}
 }

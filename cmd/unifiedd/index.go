@@ -23,8 +23,9 @@ func newIndex() *cobra.Command {
 		Short: "Make the index of segment files, so that export finds packets without reading all",
 		Long: `Make the index of segment files that are complete, beside each: FILE.idx. 'unifiedd
 export' then reads only what may hold packets of the times, addresses, ports and
-protocols asked for. A flow with 'to: {index: true}' makes them itself.`,
-		Example: `  unifiedd index /captures/md-*.pcapng
+protocols asked for. A flow with 'to: {index: true}' makes them itself. A FILE may be
+the prefix of the segments of a recording flow.`,
+		Example: `  unifiedd index /captures/md
   unifiedd export -r md-20261120T140500Z-000001.pcapng -w - host 10.0.0.1 and port 443 | tshark -r -`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, names []string) error {
@@ -41,7 +42,7 @@ protocols asked for. A flow with 'to: {index: true}' makes them itself.`,
 // runIndex makes all indexes that it can. It returns the errors of the others.
 func runIndex(ctx context.Context, names []string, beside bool, stdout io.Writer) error {
 	var bad []error
-	for _, name := range names {
+	for _, name := range withSegments(names) {
 		s, err := index.Make(ctx, name, beside)
 		if err != nil {
 			bad = append(bad, fmt.Errorf("index %s: %w", name, err))

@@ -45,7 +45,7 @@ func newReceive() *cobra.Command {
 		Long: `Take what 'unifiedd send' sends, into files below DIRECTORY or onto a block device, until
 Ctrl-C. RDMA writes into memory from which the disk writes, and nothing is copied on the way.
 
-A file has its name only when it is complete, durable, and its checksum is right. Before, it
+A file appears under its name only after it is complete, flushed and verified. Before, it
 is .NAME.unifiedd-part, and what is durable of it is recorded in .NAME.unifiedd-copy. So it is
 not sent again when a connection is lost, or one of both sides is killed. A file of the same
 name is replaced. Of a device the record is in the --state directory. --status says what is

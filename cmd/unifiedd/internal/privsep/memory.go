@@ -2,8 +2,10 @@ package privsep
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +33,9 @@ func (o Options) allocate() (*umem.Memory, error) {
 	if o.Region == nil || o.Free {
 		return o.freeMemory()
 	}
+	enough := sayIfSlow(os.Stderr, silence, "reserving memory for the region: the kernel looks for huge pages")
 	m, err := umem.Allocate(*o.Region)
+	enough()
 	switch {
 	case err != nil && o.Region.Device != "":
 		return nil, err
@@ -42,6 +46,15 @@ func (o Options) allocate() (*umem.Memory, error) {
 		fmt.Fprintf(os.Stderr, "reserved %d huge pages until the end\n", n)
 	}
 	return m, nil
+}
+
+// silence is how long a person may wait without a word.
+const silence = 500 * time.Millisecond
+
+// sayIfSlow writes a line when a time has passed, unless the returned function is called before.
+func sayIfSlow(w io.Writer, after time.Duration, line string) (enough func()) {
+	t := time.AfterFunc(after, func() { fmt.Fprintln(w, line) })
+	return func() { t.Stop() }
 }
 
 // inherited returns the memory that the parent process has passed on, nil if none. Programs that
