@@ -203,7 +203,7 @@ func TestPrintHeld(t *testing.T) {
 	oldest := time.Date(2026, 11, 20, 14, 0, 0, 25, time.UTC)
 	var out bytes.Buffer
 	printHeld(&out, &status.Usage{Segments: 6, Bytes: 6 << 21, Oldest: &oldest, Ring: &status.Ring{Slots: 7, SegmentBytes: 2 << 20, Generation: 33}})
-	want := "  kept\t6 segments, 12582912 bytes, packets from 2026-11-20T14:00:00.000000025Z to -\n" +
+	want := "  kept\t6 segments, 12 MiB with what is prepared, packets from 2026-11-20T14:00:00Z to -\n" +
 		"  ring\t7 slots of 2MiB, in use up to generation 33\n"
 	if out.String() != want {
 		t.Errorf("%q, not %q", out.String(), want)

@@ -249,7 +249,7 @@ func printStorage(w io.Writer, f *status.Flow) {
 		printHeld(w, f.Held)
 	}
 	if r := f.Floor; r != nil {
-		fmt.Fprintf(w, "  room\t%d bytes are free, and %d (%s) stay so; nothing could be written %d times, %.1f s in all\n", r.Free, r.Bytes, r.KeepFree, r.Pauses, r.Paused)
+		fmt.Fprintf(w, "  room\t%s are free, and %s (%s) stay so; nothing could be written %d times, %.1f s in all\n", status.Bytes(r.Free), status.Bytes(r.Bytes), r.KeepFree, r.Pauses, r.Paused)
 		if r.Free < r.Bytes {
 			fmt.Fprintf(w, "  \tno segment is begun with less room: %s\n", status.RemedyFull)
 		}
@@ -264,7 +264,7 @@ func printStorage(w io.Writer, f *status.Flow) {
 }
 
 func printHeld(w io.Writer, h *status.Usage) {
-	fmt.Fprintf(w, "  kept\t%s, %d bytes, packets from %s to %s\n", plural(int(h.Segments), "segment"), h.Bytes, when(h.Oldest), when(h.Newest))
+	fmt.Fprintf(w, "  kept\t%s, %s with what is prepared, packets from %s to %s\n", plural(int(h.Segments), "segment"), status.Bytes(h.Bytes), when(h.Oldest), when(h.Newest))
 	if h.Unreadable > 0 {
 		fmt.Fprintf(w, "  \t%s without a head that can be read: what was in them is missing (see the log)\n", plural(int(h.Unreadable), "segment"))
 	}
@@ -277,7 +277,7 @@ func when(t *time.Time) string {
 	if t == nil {
 		return "-"
 	}
-	return t.Format(time.RFC3339Nano)
+	return t.UTC().Format(time.RFC3339)
 }
 
 func granted(f *status.Flow) string {
