@@ -201,7 +201,7 @@ func TestImage(t *testing.T) {
 	t.Run("captures", func(t *testing.T) { captures(t, root) })
 	t.Run("doctor", func(t *testing.T) {
 		said, _ := box{root: root, caps: given}.say(t, "doctor")
-		for _, want := range []string{"container=oci", "the container has a network of its own (lo)"} {
+		for _, want := range []string{"container=oci", "network               of its own (lo)"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("the doctor does not say %q:\n%s", want, said)
 			}

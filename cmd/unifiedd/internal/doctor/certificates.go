@@ -71,15 +71,18 @@ func synchronized() Check {
 	if err != nil {
 		return unknown(name, "%v", err)
 	}
-	return judgeClock(state == unix.TIME_ERROR, t.Esterror)
+	return judgeClock(state == unix.TIME_ERROR, inContainer() != "", t.Esterror)
 }
 
 // judgeClock judges a clock that is off by esterror microseconds, as what keeps it right estimates.
-func judgeClock(unsynchronized bool, esterror int64) Check {
+func judgeClock(unsynchronized, contained bool, esterror int64) Check {
 	const name = "clock"
-	if unsynchronized {
+	switch {
+	case unsynchronized && contained:
+		return ok(name, "nothing keeps it right here: that is for the machine, not for a container")
+	case unsynchronized:
 		return warn(name, "nothing keeps it right: times in captures and logs drift from those of other machines").
-			with("run chrony or systemd-timesyncd; in a container or guest its host must")
+			with("run chrony or systemd-timesyncd; in a guest its host must")
 	}
 	return ok(name, "synchronized, off by an estimated %v", time.Duration(esterror)*time.Microsecond)
 }
