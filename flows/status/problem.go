@@ -120,8 +120,8 @@ func (f *Flow) stopped(all *problems, now time.Time) {
 	switch f.Cause {
 	case DiskFull:
 		p.Text += ": its disk is full"
-		if r := f.Floor; r != nil && r.Size > 0 {
-			p.Text += ", " + Bytes(r.Free) + " of " + Bytes(r.Size) + " are free"
+		if r := f.Floor; r != nil && r.Size > 0 { // a segment is made at its full size
+			p.Text += ": " + Bytes(r.Free) + " of " + Bytes(r.Size) + " are free, and it needs more"
 		}
 		p.Remedy = RemedyFull
 	case DiskSilent:
@@ -254,7 +254,7 @@ func (d *Daemon) Problems() []Problem {
 		all.add(Error, "replace the files of tls, and unifiedd reload", "the daemon's certificate has expired at %s", d.TLS.Expires.Format(time.RFC3339))
 	}
 	if d.Trace != nil && d.Trace.Error != "" {
-		all.add(Warning, "", "not all flows are recorded").Detail = d.Trace.Error
+		all.add(Info, "", "not all flows are recorded for unifiedd trace").Detail = d.Trace.Error
 	}
 	if d.Cluster != nil {
 		d.Cluster.problems(&all)

@@ -18,7 +18,7 @@ func TestProblems(t *testing.T) {
 		{Flow{State: Running, Kind: "null-null", Dropped: map[string]uint64{"filter_dropped": 7, "lost_ring_full": 0}}, nil},
 		{Flow{State: Stopped}, []string{"info: flow f is stopped: unifiedd start f"}},
 		{Flow{State: Done}, []string{"info: flow f is done"}},
-		{Flow{State: Waiting, Cause: DiskFull, DiskErrors: map[string]uint64{"ENOSPC": 7}, Floor: &FreeSpace{Bytes: 1, Free: 7 << 20, Size: 1 << 30}, Since: time.Unix(0, 0)}, []string{"error: flow f waits since 1970-01-01 00:00 UTC: its disk is full, 7 MiB of 1 GiB are free: make room on the disk, keep fewer segments, or lower to.keep_free"}},
+		{Flow{State: Waiting, Cause: DiskFull, DiskErrors: map[string]uint64{"ENOSPC": 7}, Floor: &FreeSpace{Bytes: 1, Free: 7 << 20, Size: 1 << 30}, Since: time.Unix(0, 0)}, []string{"error: flow f waits since 1970-01-01 00:00 UTC: its disk is full: 7 MiB of 1 GiB are free, and it needs more: make room on the disk, keep fewer segments, or lower to.keep_free"}},
 		{Flow{State: Running, Floor: &FreeSpace{Bytes: 1}}, []string{"error: flow f has no room on its disk above to.keep_free: " + RemedyFull}},
 		{Flow{State: Waiting, Cause: DiskSilent, Since: now}, []string{"error: flow f waits since 22:13:20 UTC: its disk does not answer: see the kernel's log, and smartctl or nvme smart-log"}},
 		{Flow{State: Waiting, Cause: InterfaceDown, Kind: "network-null", From: "eth1", ZeroCopy: true}, []string{"error: flow f waits: interface eth1 is down: ip link set eth1 up"}},
@@ -58,7 +58,7 @@ func TestDaemonProblems(t *testing.T) {
 	}{
 		{Daemon{TLS: &TLS{}, Cluster: &Cluster{Up: true}, Trace: &Trace{}, Region: Region{Ordinary: true}, Flows: []Flow{{Engine: "packet"}}, Config: Config{Last: &Reload{Outcome: Applied}}}, nil},
 		{Daemon{Region: Region{Ordinary: true}, Flows: []Flow{{Engine: "packet"}, {}}}, []string{"warning: the region is on ordinary pages: every device is slower: unifiedd doctor prints the command that reserves huge pages"}},
-		{Daemon{Config: Config{Last: &Reload{Outcome: RolledBack, Error: "line 1\nline 2"}}, Trace: &Trace{Error: "no room"}}, []string{"warning: the last reload was rolled back: line 1: unifiedd check says what is wrong with the file", "warning: not all flows are recorded: no room"}},
+		{Daemon{Config: Config{Last: &Reload{Outcome: RolledBack, Error: "line 1\nline 2"}}, Trace: &Trace{Error: "no room"}}, []string{"warning: the last reload was rolled back: line 1: unifiedd check says what is wrong with the file", "info: not all flows are recorded for unifiedd trace: no room"}},
 		{Daemon{Clock: Clock{Steps: 2, Step: -3 * time.Second}, TLS: &TLS{Expired: true, Expires: long}}, []string{"error: the daemon's certificate has expired at 1970-01-01T00:00:00Z: replace the files of tls, and unifiedd reload", "warning: the system's clock was set 2 times, last by -3s: have chrony adjust its rate instead"}},
 		{Daemon{Cluster: &Cluster{Since: long, Error: "refused"}}, []string{"error: the registry of daemons does not answer since 1970-01-01T00:00:00Z: flows go on, and peers that move are not followed: refused: unifiedd doctor asks each endpoint"}},
 		{Daemon{Cluster: &Cluster{Up: true, Name: "a"}}, []string{"error: the daemon is not registered: unifiedd cluster status says why"}},

@@ -315,7 +315,7 @@ func trouble(t *testing.T, ctx context.Context) {
 		t.Errorf("flows in trouble have the colors %s of those without", bad)
 	}
 	for i, wants := range [][]string{
-		{"waits since ", "UTC: its disk is full, ", "MiB of 25.2 MiB are free: make room on the disk", "did not take generated packets", "/s"},
+		{"waits since ", "UTC: its disk is full: ", "MiB of 25.2 MiB are free, and it needs more: make room on the disk", "did not take generated packets", "/s"},
 		{"has failed since ", "interface no-such-card is not there: bring it back"},
 		{"no program had the flow open: start the program", "lost "},
 	} {
@@ -328,6 +328,9 @@ func trouble(t *testing.T, ctx context.Context) {
 	}
 	if wide := eval[float64](t, ctx, `(e => e.children[0].getBoundingClientRect().width / e.clientWidth)(document.querySelector(".room:not([hidden])"))`); wide < 0.6 || wide > 1 {
 		t.Errorf("the bar of the full disk shows %v of it in use", wide)
+	}
+	for _, broken := range eval[[]string](t, ctx, `[...document.querySelectorAll("#messages td:nth-child(4), section thead th")].filter(e => { const r = document.createRange(); r.selectNodeContents(e); return r.getClientRects().length > 1; }).map(e => e.textContent)`) {
+		t.Errorf("%q is on several lines", broken)
 	}
 	for _, c := range []struct{ path, flow, want string }{{"rate", "discarded", "some"}, {"loss", "discarded", "none"}, {"loss", "to-a-program-with-a-long-name", "some"}} {
 		drawn := eval[string](t, ctx, fmt.Sprintf(`document.querySelector('li[data-key=%q] .%s').getAttribute("d")`, c.flow, c.path))

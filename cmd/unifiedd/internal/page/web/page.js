@@ -146,7 +146,7 @@ function rows(f, own) {
     ["lost", named(f.lost)], ["copies per byte", "ours " + per(f.copied_bytes, f.bytes) + ", the kernel's " + per(f.kernel_copied_bytes, f.bytes)]];
   if ("held" in f) all.push(["in flight", number(f.held) + " frames of the region"]);
   if (f.disk) {
-    all.push(["disk", bytes(f.disk.written_bytes) + " written, " + number(f.disk.durable_packets) + " " + f.unit + " durable; errors: " + named(f.disk.errors)]);
+    all.push(["disk", bytes(f.disk.written_bytes) + " written, " + number(f.disk.durable_packets) + " " + f.unit + " durable" + (f.disk.errors.length ? "; errors: " + named(f.disk.errors) : "")]);
     if (f.disk.size_bytes) all.push(["room", free(f.disk)]);
   }
   if (f.group) all.push(["group", f.group]);
