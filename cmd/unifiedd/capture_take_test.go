@@ -78,7 +78,7 @@ func TestTakeRefused(t *testing.T) {
 	}
 	taken("lo carries what programs of this host send to each other", nil, "-i", "lo", "--take")
 	taken("carries your SSH session from "+p.A.IP.String(), []string{session}, "-i", p.B.Ifname, "--take", "tcp")
-	cmd := p.B.Command("env", session, "bash", "-c", `env -u SSH_CONNECTION "$@"; exit $?`, "sudo", program(t), "capture", "-Z", other, "-i", p.B.Ifname, "--take")
+	cmd := p.B.Command("timeout", "60", "env", session, "bash", "-c", `env -u SSH_CONNECTION "$@"; exit $?`, "sudo", program(t), "capture", "-Z", other, "-i", p.B.Ifname, "--take")
 	if status, _, stderr := finish(t, cmd); status != exitFailed || !strings.Contains(stderr, "your SSH session") {
 		t.Errorf("without the variable: status %d: %s", status, stderr)
 	}
