@@ -117,7 +117,7 @@ func TestTcpdumpFlags(t *testing.T) {
 		"-v": "tcpdump -r -", "-nnX": "tcpdump -r -", "-A": "tcpdump -r -", "-e": "tcpdump -r -", "-r x.pcapng": "unifiedd export -r", "-l": "500ms", "-U": "500ms",
 		"-B 4096": "--buffer-size", "--mirror": "copies are the default", "--mirror=ingress": "-Q in", "--take-over": "--take=anyway",
 		"--take=maybe": "--take=anyway", "--take -Q in": "-Q", "--take --engine packet": "--engine packet", "--engine auto": "packet or xdp",
-		"--ring 512": "--engine xdp", "--queues 0": "--take", "-i other": "--take", "--take -i lo --nonsense": "unknown flag: --nonsense",
+		"--ring 512": "--engine xdp", "--queues 0": "only packets that are taken from the host have it", "-i other": "--take", "--take -i lo --nonsense": "unknown flag: --nonsense",
 	} {
 		status, out, errs := finish(t, exec.Command(program(t), append([]string{"capture", "-i", "lo"}, strings.Fields(args)...)...))
 		if status != exitUsage || !strings.Contains(errs, want) {

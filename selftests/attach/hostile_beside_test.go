@@ -78,8 +78,13 @@ flows:
 	for begun := time.Now(); time.Since(begun) < 2*time.Duration(seconds)*time.Second; {
 		signal(syscall.SIGSTOP)
 		quiet = append(quiet, good.roundTrips(t, turn)...)
+		s, err := d.Status()
+		testenv.Must(t, err)
 		signal(syscall.SIGCONT)
 		attacked = append(attacked, good.roundTrips(t, turn)...)
+		d.Until(t, "the second program to attack again", func(now *status.Daemon) bool {
+			return now.Programs.Programs[2].Attaches > s.Programs.Programs[2].Attaches+1
+		})
 	}
 	s, err := d.Status()
 	testenv.Must(t, err)
