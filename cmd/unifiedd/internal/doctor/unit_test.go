@@ -27,7 +27,7 @@ func TestUnitUser(t *testing.T) {
 	}
 	const file = "/etc/unifiedd/unifiedd.yaml"
 	expect("no unit", file, "")
-	write(filepath.Join(low, "unifiedd.service"), "[Service]\nExecStart=/usr/bin/unifiedd run -c \\\n  "+file+"\n#User=root\nUser=nobody\n")
+	write(filepath.Join(low, "unifiedd.service"), "[Service]\nExecStart=/usr/bin/unifiedd run -c \\\n  "+file+"\nUser=nobody\n#User=root\n")
 	expect("its unit", file, "nobody")
 	expect("no file", "", "")
 	expect("another file", "/etc/unifiedd/other.yaml", "")
