@@ -68,6 +68,7 @@ func TestYield(t *testing.T) {
 			t.Error(err)
 		}
 		testenv.Check(t, w.Close())
+		checkOthers(t, &may) // the process's first thread does not end with a worker that came to it
 	}
 }
 
@@ -122,12 +123,17 @@ func TestKeepOff(t *testing.T) {
 	m := &mover{cpu: cpu}
 	testenv.Must(t, w.Add(m, Needs{}))
 	testenv.Wait(t, time.Minute, "the worker to move", func() bool { return m.moves.Load() > 3 })
-	ended := make(chan struct{})
-	for range 20 { // each on a thread of its own
+	const threads = 20 // more, which have begun when undo lists them
+	begun, ended := make(chan struct{}), make(chan struct{})
+	for range threads {
 		go func() {
 			runtime.LockOSThread()
+			begun <- struct{}{}
 			<-ended
 		}()
+	}
+	for range threads {
+		<-begun
 	}
 	nothing, err := KeepOff(allOf(&rest))
 	testenv.Must(t, err, nothing())

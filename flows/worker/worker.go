@@ -86,6 +86,7 @@ func (w *Worker) run(started chan<- error) {
 		started <- err
 		return
 	}
+	defer w.setCPUs(&w.others) // the process's first thread does not end with this goroutine
 	started <- nil
 	w.stall.restart(time.Now())
 	for set := time.Duration(0); !w.stopping.Load(); {
