@@ -212,17 +212,30 @@ func explainOccupied(ctx context.Context, err error, ifaces []string) error {
 	if !errors.Is(err, bpf.ErrOccupied) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionTime)
-	defer cancel()
-	raw, asked := control.Status(ctx, daemonSocket())
-	var s status.Daemon
-	if asked != nil || decode(raw, &s) != nil {
-		return err // there is no daemon, or it does not answer to this user
-	}
-	for i := range s.Flows {
-		if one := &s.Flows[i]; one.State.Up() && one.Engine == string(config.EngineXDP) && slices.Contains(ifaces, one.From) && one.Mirrors == nil {
-			return fmt.Errorf("flow %s of the daemon, process %d, takes the packets of %s: add another flow to its configuration, or leave --take out to have copies (%w)", one.Name, s.PID, one.From, err)
+	taken := takenByDaemon(ctx)
+	for _, name := range ifaces {
+		if who := taken[name]; who != "" {
+			return fmt.Errorf("%s, takes the packets of %s: add another flow to its configuration, or leave --take out to have copies (%w)", who, name, err)
 		}
 	}
 	return err
+}
+
+// takenByDaemon names the flows of the daemon that take packets, by their interfaces. It is empty if there is no daemon, or
+// if it does not answer to this user.
+func takenByDaemon(ctx context.Context) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	raw, err := control.Status(ctx, daemonSocket())
+	var s status.Daemon
+	if err != nil || decode(raw, &s) != nil {
+		return nil
+	}
+	taken := map[string]string{}
+	for i := range s.Flows {
+		if one := &s.Flows[i]; one.State.Up() && one.Engine == string(config.EngineXDP) && one.Mirrors == nil {
+			taken[one.From] = fmt.Sprintf("flow %s of the daemon, process %d", one.Name, s.PID)
+		}
+	}
+	return taken
 }

@@ -126,7 +126,8 @@ func TestTcpdumpFlags(t *testing.T) {
 	}
 }
 
-// TestTakeFromDaemon: a capture that cannot take packets because a flow of the daemon does says so.
+// TestTakeFromDaemon: a capture that cannot take packets because a flow of the daemon does says so. The doctor does not take
+// the daemon's program for another one.
 func TestTakeFromDaemon(t *testing.T) {
 	s := startServed(t)
 	s.start(t)
@@ -134,5 +135,10 @@ func TestTakeFromDaemon(t *testing.T) {
 	want := fmt.Sprintf("flow cap of the daemon, process %d, takes the packets of %s", os.Getpid(), s.pair.B.Ifname)
 	if status, _, stderr := finish(t, cmd); status != exitFailed || !strings.Contains(stderr, want) {
 		t.Errorf("status %d, and not %q: %s", status, want, stderr)
+	}
+	cmd = commandAsIs(t, &s.pair.B, []string{socketVariable + "=" + s.socket}, "doctor", "-i", s.pair.B.Ifname)
+	want = fmt.Sprintf("that of flow cap of the daemon, process %d", os.Getpid())
+	if _, stdout, stderr := finish(t, cmd); !strings.Contains(stdout, want) {
+		t.Errorf("not %q: %s%s", want, stdout, stderr)
 	}
 }

@@ -33,6 +33,7 @@ fails; warnings do not count.`,
 				}
 				o.File = file
 			}
+			o.Taken = takenByDaemon(c.Context())
 			return examine(c.OutOrStdout(), o, asJSON)
 		},
 	}

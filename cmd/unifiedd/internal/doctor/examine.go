@@ -14,6 +14,8 @@ type Options struct {
 	// File is the path that Config was read from. If a unit of systemd runs the daemon with it, what that unit's user may
 	// do is the measure.
 	File string
+	// Taken names what of a running daemon takes the packets of an interface, by the interface's name.
+	Taken map[string]string
 }
 
 // Examine examines the machine. Before it returns, it removes everything that it opened, made or

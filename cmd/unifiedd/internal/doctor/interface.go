@@ -30,6 +30,7 @@ type card struct {
 	region      *int          // the NUMA node of the region
 	stack       netdev.Stack  // the interfaces that it is made of
 	bond        *netlink.Bond // the bond that it is a slave of, or nil
+	taken       string        // what of a running daemon has it; empty: nothing
 }
 
 func examineInterface(name string, n needs) []Check {
@@ -40,7 +41,7 @@ func examineInterface(name string, n needs) []Check {
 	device := netdev.Of(link)
 	asked := n.wants(name)
 	name = device.Name // not an alternative name, which also finds the interface
-	c := card{LinkAttrs: link.Attrs(), bad: Warn, frame: uint32(n.Region.Frame), region: n.Region.Node}
+	c := card{LinkAttrs: link.Attrs(), bad: Warn, frame: uint32(n.Region.Frame), region: n.Region.Node, taken: n.taken[name]}
 	c.driver, c.bus = driver(name, link)
 	if asked || n.wants(name) {
 		c.bad = Fail
@@ -186,6 +187,9 @@ func (c card) program() Check {
 	who := fmt.Sprintf("id %d", x.ProgId)
 	if given := programName(x.ProgId); given != "" {
 		who += " " + given
+	}
+	if c.taken != "" {
+		return ok(name, "that of %s (%s)", c.taken, who)
 	}
 	if c.hasFlow && c.flow.From.Beside != "" && dispatcher.Is(x.ProgId) {
 		return c.joins(who)

@@ -18,10 +18,11 @@ type needs struct {
 	interfaces []string // all to check
 	disks      []string // all to check
 	starter    string   // user who starts the daemon and may not reserve huge pages; empty: root
+	taken      map[string]string
 }
 
 func newNeeds(o Options) needs {
-	n := needs{Config: o.Config, given: o.Config != nil, named: o.Interfaces, disks: slices.Clone(o.Disks)}
+	n := needs{Config: o.Config, given: o.Config != nil, named: o.Interfaces, disks: slices.Clone(o.Disks), taken: o.Taken}
 	if !n.given {
 		n.Config = config.Default()
 	}
