@@ -137,8 +137,8 @@ func traceItem(dir string) func(context.Context, io.Writer) error {
 // doctorItem returns the collector of the doctor's report, by the needs of the configuration if it
 // is valid.
 func doctorItem(file string) func(context.Context, io.Writer) error {
-	return func(_ context.Context, w io.Writer) error {
-		var o doctor.Options
+	return func(ctx context.Context, w io.Writer) error {
+		o := doctor.Options{Taken: takenByDaemon(ctx)}
 		if file != "" {
 			c, err := loadConfig(file)
 			if err != nil {
