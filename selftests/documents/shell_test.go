@@ -112,7 +112,7 @@ func (s *shell) run(t *testing.T, what step, lacks string) {
 			t.Logf("%s$ %s\n%s", what.machine, what.command, s.since(at))
 		}
 	}()
-	testenv.Wait(t, 60*time.Second, what.command, func() bool {
+	testenv.Wait(t, 10*time.Minute, what.command, func() bool {
 		got := s.since(at)
 		return strings.Contains(got, mark) && (missing(got, what.output) == "" || !strings.HasSuffix(what.command, "&"))
 	})
