@@ -44,8 +44,8 @@ func beHostile(args []string) error {
 	}
 }
 
-// patience is how long an attack waits for an answer. The daemon has none to the end of a port that is not open.
-const patience = 100 * time.Millisecond
+// answerTimeout is how long an attack waits for an answer. The daemon has none to the end of a port that is not open.
+const answerTimeout = 100 * time.Millisecond
 
 // errRefused says that the daemon has ended an attack.
 var errRefused = errors.New("the daemon refuses")
@@ -79,7 +79,7 @@ func (h *hostile) ask(body any, give ...int) (answer any, fds []int, err error) 
 	if _, _, err := h.conn.WriteMsgUnix(b, rights, nil); err != nil {
 		return nil, nil, errRefused
 	}
-	_ = h.conn.SetReadDeadline(time.Now().Add(patience)) // a Unix socket supports it
+	_ = h.conn.SetReadDeadline(time.Now().Add(answerTimeout)) // a Unix socket supports it
 	in, oob := make([]byte, 1024), make([]byte, 1024)
 	n, oobn, _, _, err := h.conn.ReadMsgUnix(in, oob)
 	if err != nil || n == 0 {
